@@ -1,0 +1,251 @@
+"""A study as plain values: what a study file says once it is read, checked and complete.
+
+The sections that need no resolution are pydantic models and stand in the file as they stand here.
+Pure data: no torch, ray, optuna or mlflow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Config = dict[str, Any]
+"""A nested mapping of plain JSON values; the configuration of one arm."""
+
+
+class Section(BaseModel):
+    """A section of the file: unknown keys are refused, values keep their type, nothing changes later."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Seeds(Section):
+    """The block of seeds that every arm is run on."""
+
+    count: Annotated[int, Field(ge=1)] = 8
+    start: Annotated[int, Field(ge=0)] = 0
+    vary: tuple[Literal["training", "data", "split", "reference"], ...] = Field(("training",), strict=False)
+
+
+class Controls(Section):
+    """Arms that show what a difference can be due to."""
+
+    aa: Annotated[int, Field(ge=0)] = 0
+    rescaled: bool = False
+    match_scale: bool = False
+
+
+Goal = Literal["minimize", "maximize"]
+At = Annotated[str, Field(pattern=r"^(last|step:[0-9]+)$")]
+
+
+class Metric(Section):
+    """A metric that arms are compared by.
+
+    `sesoi`: smallest effect size of interest, in the metric's unit; without it there is no verdict.
+    """
+
+    name: str
+    goal: Goal = "minimize"
+    sesoi: Annotated[float, Field(gt=0)] | None = None
+    at: At = "last"
+
+
+class SecondaryMetric(Section):
+    """A metric that is read beside the primary one; without a goal it has no better side."""
+
+    name: str
+    goal: Goal | None = None
+    sesoi: Annotated[float, Field(gt=0)] | None = None
+    at: At = "last"
+
+
+class Metrics(Section):
+    """What arms are compared by."""
+
+    primary: Metric
+    secondary: tuple[SecondaryMetric, ...] = Field((), strict=False)
+
+
+class Analysis(Section):
+    """How the comparison is tested."""
+
+    alpha: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    test: Literal["maxt_signflip"] = "maxt_signflip"
+    looks: Annotated[int, Field(ge=1)] = 1
+
+
+class EarlyStop(Section):
+    """Stopping of unpromising proposals of a search."""
+
+    kind: Literal["none", "asha", "median", "hyperband"] = "none"
+
+
+class Evaluation(Section):
+    """When and how finely a trial is evaluated; `every` is a fraction of its steps."""
+
+    every: Annotated[float, Field(gt=0, le=1)] = 0.1
+    iwae_samples: Annotated[int, Field(ge=1)] = 64
+    iwae_examples: Annotated[int, Field(ge=1)] = 512
+
+
+class Resources(Section):
+    """What one worker holds, in Ray's units; other keys are Ray's custom resources."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", strict=True, allow_inf_nan=False)
+    __pydantic_extra__: dict[str, Annotated[float, Field(ge=0)]]
+
+    cpu: Annotated[float, Field(gt=0)] = 1
+    gpu: Annotated[float, Field(ge=0)] = 0
+
+
+class Run(Section):
+    """Where and how trials run; no part of a trial's identity."""
+
+    address: str | None = None
+    resources: Resources = Resources()
+    storage: str | None = None
+    keep: Literal["last", "none"] = "last"
+    pack: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
+    max_concurrent: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
+    retries: Annotated[int, Field(ge=0)] = 2
+    timeout_s: Annotated[float, Field(gt=0)] | None = None
+    max_failure_rate: Annotated[float, Field(ge=0, le=1)] = 0.25
+
+
+class Track(Section):
+    """Where records go; null is a sqlite file in the run folder."""
+
+    mlflow: str | None = None
+    optuna: str | None = None
+
+
+class ReportSettings(Section):
+    """What `ablate report` writes."""
+
+    formats: tuple[Literal["html", "markdown", "latex"], ...] = Field(("html", "markdown", "latex"), strict=False)
+
+
+# --- factors ------------------------------------------------------------------------------------
+
+#: Stands for "not given" where null is a value that a factor may take.
+MISSING: Any = ...
+
+
+class FactorModel(Section):
+    """A factor as written in the file. `kx` strings (multiples of the baseline) are still strings here."""
+
+    values: tuple[Any, ...] | None = Field(None, strict=False, min_length=1)
+    min: float | None = None
+    max: float | None = None
+    levels: Annotated[int, Field(ge=2)] = 5
+    distribution: Literal["uniform", "log_uniform"] = "uniform"
+    ablate_to: Any = MISSING
+    when: str | None = None
+
+    @model_validator(mode="after")
+    def _range_is_whole(self) -> FactorModel:
+        if (self.min is None) != (self.max is None):
+            raise ValueError("min and max are given together")
+        if self.min is not None and self.values is not None:
+            raise ValueError("a factor has values or a range, not both")
+        if self.min is not None and self.max is not None and not self.min < self.max:
+            raise ValueError("min must be below max")
+        if self.distribution == "log_uniform" and (self.min is None or self.min <= 0):
+            raise ValueError("log_uniform needs a range with min > 0")
+        return self
+
+
+Kind = Literal["float", "int", "choice", "free"]
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One studied path of the configuration, resolved.
+
+    Attributes:
+        path: dotted path in the configuration.
+        kind: how the configuration types it. `choice`: a closed set (enumeration, bool); `free`: no type is known.
+        baseline: its value in the baseline.
+        levels: the values that designs step through, in order, the baseline's among them where the file says so.
+        ablate_to: the value that takes it out; MISSING where the file gives none.
+        low, high: bounds of its range, or None.
+        log: whether the range is sampled on a log scale.
+        choices: for `choice`, every value the configuration's type allows; else ().
+        when: source of the expression under which it varies, or None.
+    """
+
+    path: str
+    kind: Kind
+    baseline: Any
+    levels: tuple[Any, ...]
+    ablate_to: Any = MISSING
+    low: float | None = None
+    high: float | None = None
+    log: bool = False
+    choices: tuple[Any, ...] = ()
+    when: str | None = None
+
+
+# --- designs ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Design:
+    """One entry of `designs`.
+
+    Attributes:
+        kind: `leave_one_out | add_one_in | one_at_a_time | grid | factorial | search`.
+        name: its name in records: the kind, a second one `kind-2`.
+        over: the factor paths it ranges over, globs expanded, in the file's order.
+        settings: the other keys of a factorial or a search.
+    """
+
+    kind: str
+    name: str
+    over: tuple[str, ...]
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+# --- the study ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StudySpec:
+    """A study file, read, checked and complete.
+
+    Attributes:
+        baseline: the whole configuration of the baseline arm, the workload's defaults filled in.
+        factors: the studied paths, globs expanded, in the file's order.
+        together: groups of factor paths that move as one.
+        constraints: sources of the expressions that every arm satisfies.
+        code_version: the user's own word for the code of a workload, or None.
+        source: the file's name as given, for messages.
+        folder: the folder of the file: on the import path of commands and workers.
+    """
+
+    study: str
+    question: str
+    workload: str
+    baseline: Config
+    factors: tuple[Factor, ...]
+    together: tuple[tuple[str, ...], ...]
+    constraints: tuple[str, ...]
+    designs: tuple[Design, ...]
+    seeds: Seeds
+    controls: Controls
+    metrics: Metrics
+    analysis: Analysis
+    early_stop: EarlyStop
+    evaluation: Evaluation
+    run: Run
+    track: Track
+    report: ReportSettings
+    code_version: str | None = None
+    warnings: tuple[str, ...] = ()
+    source: str = ""
+    folder: str = ""
+    document: Config = field(default_factory=dict)
+    """The merged file itself (after `extends` and `--set`), what `study.yaml` of a run folder holds."""

@@ -1,0 +1,162 @@
+"""What a workload is, and what a trial offers to the function that trains it. Imports no torch."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel
+
+Metrics = Mapping[str, float]
+
+#: Streams that an A/A replicate shares with its original; all others are re-keyed by `replicate`.
+SHARED_BY_REPLICATES = frozenset({"initialisation"})
+
+
+class TrialStopped(Exception):  # noqa: N818 - a request to leave, not a fault
+    """Raised out of `Trial.report` when the trial is to end now; let it pass."""
+
+
+class TrialDiverged(Exception):  # noqa: N818 - an outcome of the trial, not a fault
+    """Raise it when the objective is no longer finite: the trial is recorded as FAIL `diverged`, a result."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """The metrics reported at one step; `time` in seconds since the epoch."""
+
+    step: int
+    time: float
+    metrics: dict[str, float]
+
+
+@dataclass
+class Trial:
+    """One training: an arm's configuration under one seed.
+
+    Usable without any runner: `train(config, Trial(seed=0))` trains in the current process and
+    keeps what was reported in `rows`.
+
+    Attributes:
+        seed: the seed block this trial belongs to.
+        replicate: 0, or the number of an A/A replicate.
+        device: `cpu` or `cuda`, what the runner assigned.
+        checkpoint_dir: a folder of this trial that outlives its process. What is found there at the
+            start is the trial's own last checkpoint: resume from it. None: nothing is kept.
+        shared_dir: the study's folder of prepared data and reference tables, or None.
+        evaluation: the study's `evaluation` section.
+        baseline: the baseline's configuration, for arms that are defined relative to it.
+        on_report: called after each report; may raise TrialStopped.
+        on_checkpoint: called once a checkpoint is complete on disk.
+    """
+
+    seed: int
+    replicate: int = 0
+    device: str = "cpu"
+    checkpoint_dir: Path | None = None
+    shared_dir: Path | None = None
+    evaluation: Mapping[str, Any] = field(default_factory=dict)
+    baseline: Mapping[str, Any] | None = None
+    on_report: Callable[[Row], None] | None = None
+    on_checkpoint: Callable[[int], None] | None = None
+    rows: list[Row] = field(default_factory=list)
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def stream_seed(self, stream: str) -> int:
+        """A 63-bit seed for the stream of that name, the same in every arm with this seed."""
+        replicate = 0 if stream in SHARED_BY_REPLICATES else self.replicate
+        key = f"{self.seed}/{replicate}/{stream}".encode()
+        return int.from_bytes(hashlib.sha256(key).digest()[:8], "big") >> 1
+
+    def rng(self, stream: str) -> np.random.Generator:
+        """A generator for the stream of that name, at its start."""
+        return np.random.default_rng(self.stream_seed(stream))
+
+    def report(self, step: int, metrics: Metrics) -> None:
+        """Report the metrics of one step.
+
+        Raises: TrialStopped when the trial is to end.
+        """
+        row = Row(int(step), time.time(), {name: float(value) for name, value in metrics.items()})
+        if self.on_report is None:
+            self.rows.append(row)
+        else:
+            self.on_report(row)
+
+    def checkpointed(self, step: int) -> None:
+        """Say that the files in `checkpoint_dir` now hold the state after `step`."""
+        if self.on_checkpoint is not None:
+            self.on_checkpoint(step)
+
+    def note(self, name: str, value: Any) -> None:
+        """Keep a fact about this trial beside its metrics (a JSON value): the numbers used, a hash."""
+        self.notes[name] = value
+
+
+TrainFunction = Callable[[Mapping[str, Any], Trial], Metrics]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Data and reference tables that stand ready in the study's shared folder.
+
+    Attributes:
+        key: hash of all that went in (data, reference settings, code of the generator).
+        sha256: of the reference table's bytes.
+        facts: numbers a reader of the report wants (reference NLL, Bayes NLL, scale c, ...).
+    """
+
+    key: str
+    sha256: str
+    facts: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ArmScale:
+    """What the reference table says of an arm before it trains.
+
+    Attributes:
+        beta_eff: KL weight relative to the mean effective token weight; nan where no term is on.
+        mean_weight: mean effective token weight over the training set.
+        shares: each term's share of `mean_weight`, by term name; sums to 1.
+    """
+
+    beta_eff: float
+    mean_weight: float
+    shares: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A named workload: what the planner and the runner need to know of it.
+
+    Functions that need torch are named as `module:function` and imported in the process that calls them.
+
+    Attributes:
+        name: as written under `workload:`.
+        train: `module:function` with the signature of TrainFunction.
+        config_type: model of the configuration; its defaults are the workload's own. None: a free mapping.
+        prepare: `module:function` (config, shared_dir) -> Prepared; makes what trials share, once. Idempotent.
+        prepared_key: config -> key of the Prepared it needs, without making it.
+        scales: `module:function` (configs, baseline, shared_dir) -> list[ArmScale | None]; None where the table is missing.
+        fingerprint: config -> hash of the data's content, a part of each trial's identity.
+        sources: packages and modules whose source files make up the code hash.
+        metrics: every metric it reports; None: not known before it runs.
+        primary: metric that an `ablate init` file compares.
+    """
+
+    name: str
+    train: str
+    config_type: type[BaseModel] | None = None
+    prepare: str | None = None
+    prepared_key: Callable[[Mapping[str, Any]], str] | None = None
+    scales: str | None = None
+    fingerprint: Callable[[Mapping[str, Any]], str] = lambda config: ""
+    sources: tuple[str, ...] = ()
+    metrics: frozenset[str] | None = None
+    primary: str = ""
