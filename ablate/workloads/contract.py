@@ -143,7 +143,8 @@ class Workload:
         config_type: model of the configuration; its defaults are the workload's own. None: a free mapping.
         prepare: `module:function` (config, shared_dir) -> Prepared; makes what trials share, once. Idempotent.
         prepared_key: config -> key of the Prepared it needs, without making it.
-        scales: `module:function` (configs, baseline, shared_dir) -> list[ArmScale | None]; None where the table is missing.
+        scales: `module:function` (configs, baseline, shared_dir) -> list[ArmScale | None]; None where
+            the table is missing.
         fingerprint: config -> hash of the data's content, a part of each trial's identity.
         sources: packages and modules whose source files make up the code hash.
         metrics: every metric it reports; None: not known before it runs.
@@ -156,7 +157,7 @@ class Workload:
     prepare: str | None = None
     prepared_key: Callable[[Mapping[str, Any]], str] | None = None
     scales: str | None = None
-    fingerprint: Callable[[Mapping[str, Any]], str] = lambda config: ""
+    fingerprint: Callable[[Mapping[str, Any]], str] = lambda _config: ""
     sources: tuple[str, ...] = ()
     metrics: frozenset[str] | None = None
     primary: str = ""
