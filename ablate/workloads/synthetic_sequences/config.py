@@ -1,0 +1,112 @@
+"""What a study file says of `synthetic_sequences`. Imports no torch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from ablate.workloads.contract import Workload
+from ablate.workloads.sequence_vae.config import (
+    KL,
+    Auxiliary,
+    Latent,
+    Model,
+    Reconstruction,
+    Reference,
+    Section,
+    Seed,
+    Temperature,
+    Training,
+)
+from ablate.workloads.sequence_vae.metric_names import metric_names
+
+GENERATOR_VERSION = 1
+"""Raised when the same `data` section yields other sequences."""
+
+Bucket = Annotated[tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(le=4096)]], Field(strict=False)]
+
+
+class Data(Section):
+    """The generator: its factors and how many sequences are drawn from it.
+
+    Attributes:
+        examples, select_examples, report_examples: sequences in the splits train, select and report.
+        seed: of the draw of sequences.
+        split_seed: of the assignment of the drawn sequences to splits.
+        grammar_seed: of the motifs themselves; the same language for every `seed`.
+        motifs, motif_length: how many motifs there are, and their length in symbols.
+        symbols: size of the alphabet that a motif is written in.
+        registers: how many disjoint sets of tokens the alphabet can be written in.
+        length_buckets: inclusive ranges of sequence length.
+        noise_levels: probabilities that a token is replaced by one drawn uniformly from the vocabulary.
+    """
+
+    examples: Annotated[int, Field(ge=1, le=10_000_000)] = 4096
+    select_examples: Annotated[int, Field(ge=1, le=10_000_000)] = 1024
+    report_examples: Annotated[int, Field(ge=1, le=10_000_000)] = 1024
+    seed: Seed = 0
+    split_seed: Seed = 0
+    grammar_seed: Seed = 0
+    motifs: Annotated[int, Field(ge=2, le=1024)] = 8
+    motif_length: Annotated[int, Field(ge=1, le=64)] = 4
+    symbols: Annotated[int, Field(ge=2, le=1024)] = 6
+    registers: Annotated[int, Field(ge=1, le=64)] = 3
+    length_buckets: Annotated[tuple[Bucket, ...], Field(strict=False, min_length=1, max_length=64)] = (
+        (4, 8),
+        (10, 14),
+        (16, 24),
+    )
+    noise_levels: Annotated[
+        tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(strict=False, min_length=1, max_length=64)
+    ] = (0.02, 0.1, 0.25)
+
+    @model_validator(mode="after")
+    def _factors_exist(self) -> Data:
+        for low, high in self.length_buckets:
+            if low > high:
+                raise ValueError(f"length bucket [{low}, {high}] is empty; the first length is at most the second")
+        possible = self.symbols**self.motif_length
+        if self.motifs > possible:
+            raise ValueError(
+                f"{self.motifs} distinct motifs asked for; {self.symbols} symbols in words of {self.motif_length} "
+                f"give {possible}"
+            )
+        return self
+
+
+class Config(Section):
+    """The whole configuration of a trial on synthetic sequences; its defaults are the workload's own."""
+
+    latent: Latent = "continuous"
+    reference: Reference = Reference()
+    data: Data = Data()
+    reconstruction: Reconstruction = Reconstruction()
+    kl: KL = KL()
+    auxiliary: Auxiliary = Auxiliary()
+    model: Model = Model()
+    temperature: Temperature = Temperature()
+    training: Training = Training()
+
+
+def data_fingerprint(config: Mapping[str, Any]) -> str:
+    """Hash of what the sequences are: the `data` section and the generator's version."""
+    data = Data.model_validate(dict(config.get("data", {})))
+    content = json.dumps([GENERATOR_VERSION, data.model_dump(mode="json")], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+WORKLOAD = Workload(
+    name="synthetic_sequences",
+    train="ablate.workloads.synthetic_sequences.workload:train",
+    config_type=Config,
+    prepare="ablate.workloads.synthetic_sequences.workload:prepare",
+    scales="ablate.workloads.synthetic_sequences.workload:scales",
+    fingerprint=data_fingerprint,
+    sources=("ablate.workloads", "losses"),
+    metrics=metric_names(("total_correlation", "dip_vae_i", "code_usage"), factors=True, likelihood=True),
+    primary="eval/neg_elbo_per_token",
+)
