@@ -1,0 +1,281 @@
+"""The ledger: which trials are planned and how each ended, in Optuna's storage. The only file importing optuna.
+
+Only the driver writes. A trial is claimed by its storage id, not by `study.ask()`, because the plan's
+order, not the order of insertion, says what runs next.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.storages import RDBStorage, get_storage
+from optuna.trial import FrozenTrial, TrialState, create_trial
+
+from ablate.plan.model import Plan, PlannedTrial
+from ablate.record.history import decode_metrics, encode_metrics
+from ablate.record.sqlite_files import create_sqlite_file, sqlite_url
+from ablate.spec.models import Factor
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+FINISHED_STATES = frozenset({"COMPLETE", "PRUNED", "FAIL"})
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a trial ended.
+
+    Attributes:
+        state: `COMPLETE | PRUNED | FAIL`.
+        reason: of FAIL: `diverged | exception | died | timeout | missing_metric`; else "".
+        value: of the primary metric, or None.
+        metrics: final value of each metric.
+        error: text of the error, or "".
+    """
+
+    state: str
+    reason: str = ""
+    value: float | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class LedgerTrial:
+    """One attempt at a planned trial, as the ledger has it."""
+
+    storage_id: int
+    number: int
+    trial_id: str
+    attempt: int
+    state: str
+    attributes: Mapping[str, Any]
+    started: datetime | None
+    ended: datetime | None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the ledger counts it as ended."""
+        return self.state in FINISHED_STATES
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How it ended, as noted just before the stores were told; None while it has not."""
+        noted = self.attributes.get("outcome")
+        if noted is None:
+            return None
+        return Outcome(
+            state=noted["state"],
+            reason=noted["reason"],
+            value=None if noted["value"] is None else float(noted["value"]),
+            metrics=decode_metrics(self.attributes.get("metrics", {})),
+            error=noted["error"],
+        )
+
+
+def open_storage(url: str | None, folder: Path) -> Any:
+    """The storage of a study: a URL, or `optuna.db` in the run folder."""
+    if url is None:
+        path = folder / "optuna.db"
+        create_sqlite_file(path, _create_tables)
+        url = sqlite_url(path)
+    arguments = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {"pool_pre_ping": True}
+    storage = RDBStorage(url, engine_kwargs=arguments)
+    if url.startswith("sqlite"):
+        _commit_without_waiting_for_the_disk(storage)
+    return get_storage(storage)
+
+
+def _create_tables(url: str) -> None:
+    storage = RDBStorage(url)
+    storage.remove_session()
+    storage.engine.dispose()
+
+
+def _commit_without_waiting_for_the_disk(storage: RDBStorage) -> None:
+    """In WAL mode a commit survives the death of the process without fsync; only a power cut can undo the last."""
+    from sqlalchemy import event
+
+    def on_connect(connection: Any, _record: Any) -> None:
+        connection.execute("PRAGMA synchronous=NORMAL")
+
+    event.listen(storage.engine, "connect", on_connect)
+    storage.engine.dispose()
+
+
+class Ledger:
+    """The trials of one study in Optuna's storage."""
+
+    def __init__(self, url: str | None, folder: Path, study: str, goal: str) -> None:
+        self._storage = open_storage(url, folder)
+        self._study = optuna.create_study(storage=self._storage, study_name=study, direction=goal, load_if_exists=True)
+        self._study_id = self._storage.get_study_id_from_name(study)
+
+    @property
+    def goal(self) -> str:
+        """The direction that the stored study has, which may not be the file's any more."""
+        return str(self._study.direction.name).lower()
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._storage.remove_session()
+
+    # --- reading ---
+
+    def attempts(self) -> list[LedgerTrial]:
+        """Every attempt at every trial that the ledger has, oldest first."""
+        trials = self._storage.get_all_trials(self._study_id, deepcopy=False)
+        return [_ledger_trial(trial) for trial in trials if "trial_id" in trial.user_attrs]
+
+    def latest(self) -> dict[str, LedgerTrial]:
+        """The highest attempt of each trial, by trial_id."""
+        latest: dict[str, LedgerTrial] = {}
+        for trial in self.attempts():
+            known = latest.get(trial.trial_id)
+            if known is None or trial.attempt > known.attempt:
+                latest[trial.trial_id] = trial
+        return latest
+
+    def get(self, trial: LedgerTrial) -> LedgerTrial:
+        """The same attempt as it stands now."""
+        return _ledger_trial(self._storage.get_trial(trial.storage_id))
+
+    def study_note(self, name: str, default: Any = None) -> Any:
+        """A fact about the whole study."""
+        return self._study.user_attrs.get(name, default)
+
+    # --- writing ---
+
+    def set_study_note(self, name: str, value: Any) -> None:
+        """Keep a fact about the whole study (a JSON value)."""
+        self._study.set_user_attr(name, value)
+
+    def add(self, trials: Iterable[PlannedTrial], plan: Plan, attempt: int = 1) -> int:
+        """Enter trials as WAITING. Returns: how many."""
+        ranges = _observed_ranges(plan)
+        count = 0
+        for trial in trials:
+            params, distributions, attributes = _parameters(trial, plan, ranges)
+            attributes |= {
+                "trial_id": trial.trial_id,
+                "arm": trial.arm.label,
+                "seed": trial.seed,
+                "replicate": trial.arm.replicate,
+                "designs": ",".join(trial.arm.designs),
+                "attempt": attempt,
+            }
+            self._study.add_trial(
+                create_trial(
+                    state=TrialState.WAITING, params=params, distributions=distributions, user_attrs=attributes
+                )
+            )
+            count += 1
+        return count
+
+    def claim(self, trial: LedgerTrial) -> bool:
+        """Make a waiting trial RUNNING. Returns: whether it was waiting."""
+        return bool(self._storage.set_trial_state_values(trial.storage_id, state=TrialState.RUNNING))
+
+    def release(self, trial: LedgerTrial) -> None:
+        """Put a running trial back to WAITING; what it has done is kept in its folder."""
+        self._storage.set_trial_state_values(trial.storage_id, state=TrialState.WAITING)
+
+    def note(self, trial: LedgerTrial, name: str, value: Any) -> None:
+        """Keep a fact about an unfinished trial (a JSON value)."""
+        self._storage.set_trial_user_attr(trial.storage_id, name, value)
+
+    def report(self, trial: LedgerTrial, step: int, value: float) -> None:
+        """Note the primary metric at an evaluation point."""
+        if math.isfinite(value):  # the dashboard cannot draw the others; the history has them
+            self._storage.set_trial_intermediate_value(trial.storage_id, step, float(value))
+
+    def note_outcome(self, trial: LedgerTrial, outcome: Outcome) -> None:
+        """Note how a trial ended, before any store calls it finished, so that a kill in between loses nothing."""
+        self.note(trial, "metrics", encode_metrics(outcome.metrics))
+        value = outcome.value
+        noted = {
+            "state": outcome.state,
+            "reason": outcome.reason,
+            "value": value if value is None or math.isfinite(value) else str(value),
+            "error": outcome.error,
+        }
+        self.note(trial, "outcome", noted)
+
+    def finish(self, trial: LedgerTrial, outcome: Outcome) -> None:
+        """Call a trial finished: the last thing that is written of it."""
+        value = outcome.value
+        stored = outcome.state != "FAIL" and value is not None and math.isfinite(value)
+        self._storage.set_trial_state_values(
+            trial.storage_id,
+            state=TrialState[outcome.state],
+            values=[float(value)] if stored and value is not None else None,
+        )
+
+
+def _ledger_trial(trial: FrozenTrial) -> LedgerTrial:
+    return LedgerTrial(
+        storage_id=trial._trial_id,  # noqa: SLF001 - the storage's own interface takes this id
+        number=trial.number,
+        trial_id=str(trial.user_attrs["trial_id"]),
+        attempt=int(trial.user_attrs.get("attempt", 1)),
+        state=trial.state.name,
+        attributes=trial.user_attrs,
+        started=trial.datetime_start,
+        ended=trial.datetime_complete,
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _observed_ranges(plan: Plan) -> dict[str, tuple[float, float] | None]:
+    """Lowest and highest value of each factor over the arms; None where some value is no number."""
+    ranges: dict[str, tuple[float, float] | None] = {}
+    for factor in plan.spec.factors:
+        values = [arm.factors[factor.path] for arm in plan.arms if factor.path in arm.factors]
+        values += [bound for bound in (factor.low, factor.high) if bound is not None]
+        numeric = bool(values) and all(map(_is_number, values))
+        ranges[factor.path] = (float(min(values)), float(max(values))) if numeric else None
+    return ranges
+
+
+def _distribution(factor: Factor, value: Any, observed: tuple[float, float] | None) -> BaseDistribution | None:
+    """How the ledger types a factor: by its configuration's type, so that values added later still fit."""
+    if factor.kind == "choice":
+        return CategoricalDistribution(factor.choices) if _storable(factor.choices, value) else None
+    if observed is None or not _is_number(value):
+        return None
+    if factor.kind == "int":
+        return IntDistribution(int(observed[0]), int(observed[1]))
+    return FloatDistribution(observed[0], observed[1])
+
+
+def _storable(choices: Sequence[Any], value: Any) -> bool:
+    """Whether Optuna tells the choices apart: it merges True, 1 and 1.0, and keeps scalars alone."""
+    scalars = all(choice is None or isinstance(choice, bool | int | float | str) for choice in choices)
+    return scalars and len(set(choices)) == len(choices) and value in choices
+
+
+def _parameters(
+    trial: PlannedTrial, plan: Plan, ranges: Mapping[str, tuple[float, float] | None]
+) -> tuple[dict[str, Any], dict[str, BaseDistribution], dict[str, Any]]:
+    params: dict[str, Any] = {}
+    distributions: dict[str, BaseDistribution] = {}
+    attributes: dict[str, Any] = {}
+    for factor in plan.spec.factors:
+        value = trial.arm.factors[factor.path]
+        distribution = _distribution(factor, value, ranges[factor.path])
+        if distribution is None:
+            attributes[f"factor.{factor.path}"] = value
+        else:
+            params[factor.path] = float(value) if isinstance(distribution, FloatDistribution) else value
+            distributions[factor.path] = distribution
+    return params, distributions, attributes
