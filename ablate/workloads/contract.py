@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import posixpath
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -80,9 +82,10 @@ class Trial:
     def report(self, step: int, metrics: Metrics) -> None:
         """Report the metrics of one step.
 
-        Raises: TrialStopped when the trial is to end.
+        Raises: TrialStopped when the trial is to end; TypeError for a value that is no number; ValueError
+            for a name that the records cannot hold.
         """
-        row = Row(int(step), time.time(), {name: float(value) for name, value in metrics.items()})
+        row = Row(int(step), time.time(), {check_metric_name(name): _number(name, metrics[name]) for name in metrics})
         if self.on_report is None:
             self.rows.append(row)
         else:
@@ -96,6 +99,26 @@ class Trial:
     def note(self, name: str, value: Any) -> None:
         """Keep a fact about this trial beside its metrics (a JSON value): the numbers used, a hash."""
         self.notes[name] = value
+
+
+def check_metric_name(name: str) -> str:
+    """The name itself.
+
+    Raises: ValueError where MLflow would refuse it.
+    """
+    if not re.fullmatch(r"[\w\-. :/]+", name) or posixpath.normpath(name) != name or name.startswith(("/", "..")):
+        raise ValueError(
+            f"metric name {name!r} cannot be recorded; allowed are letters, digits, '_', '-', '.', ' ', ':' and "
+            "single '/' between parts"
+        )
+    return name
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"metric {name!r} is {value!r}; a number is needed") from None
 
 
 TrainFunction = Callable[[Mapping[str, Any], Trial], Metrics]

@@ -1,0 +1,108 @@
+"""What a worker is told to run, and what it tells the driver: plain values that pass as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ablate.record.history import decode_metrics, decode_row, encode_metrics, encode_row
+from ablate.workloads.contract import Row
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One trial for a worker.
+
+    Attributes:
+        train: `module:function` of the workload.
+        import_path: folders put in front of the import path.
+        flush_on: metric whose report is sent at once; others wait for it.
+        timeout_s: after which the process is ended, or None.
+    """
+
+    trial_id: str
+    attempt: int
+    train: str
+    config: Mapping[str, Any]
+    baseline: Mapping[str, Any] | None
+    evaluation: Mapping[str, Any]
+    seed: int
+    replicate: int
+    checkpoint_dir: str
+    shared_dir: str
+    output_file: str
+    import_path: tuple[str, ...] = ()
+    flush_on: str = ""
+    timeout_s: float | None = None
+
+    def to_json(self) -> str:
+        """As JSON text."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> Assignment:
+        """The inverse of to_json."""
+        values = json.loads(text)
+        values["import_path"] = tuple(values["import_path"])
+        return Assignment(**values)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How the trial function came back.
+
+    `reason`: "" where it returned; else `exception`, `diverged` or `missing_metric`.
+    """
+
+    reason: str = ""
+    error: str = ""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Message:
+    """What a worker sends: at each evaluation, checkpoint and end."""
+
+    trial_id: str
+    attempt: int
+    rows: tuple[Row, ...] = ()
+    log: str = ""
+    log_bytes: int = 0
+    checkpoint_step: int | None = None
+    ending: Ending | None = None
+
+    def to_json(self) -> str:
+        """As JSON text."""
+        values: dict[str, Any] = {
+            "trial_id": self.trial_id,
+            "attempt": self.attempt,
+            "rows": [encode_row(row) for row in self.rows],
+            "log": self.log,
+            "log_bytes": self.log_bytes,
+            "checkpoint_step": self.checkpoint_step,
+        }
+        if self.ending is not None:
+            ending = dataclasses.asdict(self.ending)
+            values["ending"] = ending | {"metrics": encode_metrics(self.ending.metrics)}
+        return json.dumps(values)
+
+    @staticmethod
+    def from_json(text: str) -> Message:
+        """The inverse of to_json."""
+        values = json.loads(text)
+        ending = values.get("ending")
+        if ending is not None:
+            ending = Ending(**(ending | {"metrics": decode_metrics(ending["metrics"])}))
+        return Message(
+            trial_id=values["trial_id"],
+            attempt=values["attempt"],
+            rows=tuple(map(decode_row, values["rows"])),
+            log=values["log"],
+            log_bytes=values["log_bytes"],
+            checkpoint_step=values["checkpoint_step"],
+            ending=ending,
+        )
