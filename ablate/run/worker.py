@@ -8,11 +8,14 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
+import random
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+import numpy as np
 
 from ablate.run.assignment import Assignment, Ending, Message
 from ablate.workloads import load_object
@@ -73,6 +76,7 @@ class _Outbox:
         self._send = send
         self._rows: list[Row] = []
         self._sent_at = time.monotonic()
+        self.stopped = False
         self.last_step = 0
         self.last_row: dict[str, float] = {}
 
@@ -98,7 +102,11 @@ class _Outbox:
         )
         self._rows = []
         self._sent_at = time.monotonic()
-        self._send(message)
+        try:
+            self._send(message)
+        except TrialStopped:
+            self.stopped = True
+            raise
 
 
 def run_trial(assignment: Assignment, device: str, send: Send) -> None:
@@ -135,10 +143,13 @@ def _train(assignment: Assignment, device: str, outbox: _Outbox) -> Ending:
         for folder in reversed(assignment.import_path):
             if folder not in sys.path:
                 sys.path.insert(0, folder)
+        _seed_global_streams(trial)
         metrics = load_object(assignment.train)(assignment.config, trial)
         _report_final(metrics, trial, outbox)
-    except TrialStopped:
-        raise
+    except TrialStopped as error:
+        if outbox.stopped:
+            raise
+        return Ending("exception", f"TrialStopped was raised, but no one had asked for it: {error}", notes=trial.notes)
     except TrialDiverged as error:
         return Ending("diverged", str(error) or "the objective is not finite", notes=trial.notes)
     except KeyboardInterrupt:
@@ -147,6 +158,14 @@ def _train(assignment: Assignment, device: str, outbox: _Outbox) -> Ending:
         traceback.print_exc()
         return Ending("exception", f"{type(error).__name__}: {error}", notes=trial.notes)
     return Ending(metrics=dict(outbox.last_row), notes=trial.notes)
+
+
+def _seed_global_streams(trial: Trial) -> None:
+    """A reused process carries no random state from one trial to the next, even into code that uses global streams."""
+    random.seed(trial.stream_seed("python"))
+    np.random.seed(trial.stream_seed("numpy") % 2**32)  # noqa: NPY002 - the global stream is the point
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(trial.stream_seed("torch"))
 
 
 def _report_final(metrics: object, trial: Trial, outbox: _Outbox) -> None:

@@ -1,0 +1,304 @@
+"""Ray Tune as the executor: it starts workers and carries messages. The only file importing ray.
+
+Ray is never asked to remember a trial. Which trial runs next, what came of it and whether a dead one is
+tried again is the driver's business; a round is one `Tuner.fit()`, and a round that Ray itself aborts is
+followed by another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import uuid
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+for _name, _value in {
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
+    "TUNE_GLOBAL_CHECKPOINT_S": "1000000",
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}.items():
+    os.environ.setdefault(_name, _value)
+
+import ray
+from ray import tune
+from ray.tune.search import Searcher
+
+from ablate.errors import SpecError
+from ablate.run.assignment import Assignment, Message
+from ablate.run.worker import run_trial
+from ablate.spec.models import Run
+from ablate.workloads import load_object
+from ablate.workloads.contract import Prepared, TrialStopped
+
+
+class Driver(Protocol):
+    """What the executor asks of the study, and tells it."""
+
+    def next_assignment(self) -> Assignment | None:
+        """The next trial to start, or None while there is none."""
+
+    def exhausted(self) -> bool:
+        """Whether no trial is left to start and none is running."""
+
+    def should_stop(self) -> bool:
+        """Whether running trials are to be stopped now."""
+
+    def receive(self, message: Message) -> None:
+        """Take what a worker sent."""
+
+    def left(self, trial_id: str) -> None:
+        """A trial's function came back without an ending: it was stopped."""
+
+    def died(self, trial_id: str, why: str) -> None:
+        """The process of a trial died."""
+
+    def abort(self) -> None:
+        """Start nothing more: hearing something failed, and the failure is raised once Ray has come back."""
+
+
+@contextlib.contextmanager
+def ray_session(run: Run) -> Iterator[Session]:
+    """A Ray cluster for one study: one of this machine's own, or the one at `run.address`.
+
+    Raises: SpecError where no worker as asked for can ever be placed.
+    """
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    local = run.address is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Ray warns of its own future changes; a study's output is not the place
+        arguments: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        if local:
+            arguments |= {"include_dashboard": False, "object_store_memory": 256 * 2**20}
+        ray.init(address="local" if local else run.address, **arguments)
+    try:
+        _require_resources(run, ray.cluster_resources())
+        yield Session(run)
+    finally:
+        ray.shutdown()
+
+
+def _resources(run: Run) -> dict[str, float]:
+    extra = {name: float(value) for name, value in (run.resources.model_extra or {}).items()}
+    return {"cpu": float(run.resources.cpu), "gpu": float(run.resources.gpu)} | extra
+
+
+def _require_resources(run: Run, available: Mapping[str, float]) -> None:
+    names = {"cpu": "CPU", "gpu": "GPU"}
+    for name, wanted in _resources(run).items():
+        have = float(available.get(names.get(name, name), 0.0))
+        if wanted > have:
+            raise SpecError(
+                f"run.resources.{name}: {wanted:g} asked for a worker; {'this machine' if run.address is None else 'the cluster'} "
+                f"has {have:g}; lower it in the study file or with --set run.resources.{name}={have:g}"
+            )
+        if wanted > 1 and wanted != int(wanted) and name == "gpu":
+            raise SpecError(f"run.resources.gpu: {wanted:g} asked for; Ray takes fractions below 1 or whole GPUs")
+
+
+class Session:
+    """A running Ray cluster."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def slots(self) -> int:
+        """How many workers run at once."""
+        available = ray.cluster_resources()
+        names = {"cpu": "CPU", "gpu": "GPU"}
+        fits = [
+            int(available.get(names.get(name, name), 0.0) / wanted + 1e-9)
+            for name, wanted in _resources(self._run).items()
+            if wanted > 0
+        ]
+        slots = max(1, min(fits))
+        return slots if self._run.max_concurrent == "auto" else min(slots, self._run.max_concurrent)
+
+    def prepare(self, function: str, config: Mapping[str, Any], shared_dir: Path, import_path: tuple[str, ...]) -> Any:
+        """Start a workload's `prepare` in a worker. Returns: a future for `result`."""
+        return _prepare.remote(function, dict(config), str(shared_dir), import_path)
+
+    def result(self, future: Any) -> Prepared:
+        """Wait for a future of `prepare`.
+
+        Raises: what `prepare` raised.
+        """
+        try:
+            prepared = ray.get(future)
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from error
+        assert isinstance(prepared, Prepared)
+        return prepared
+
+    def run_round(self, driver: Driver, folder: Path) -> Exception | None:
+        """Run trials until the driver is exhausted or Ray gives up.
+
+        Args:
+            driver: says what runs and hears what comes of it.
+            folder: for Ray's own files; emptied afterwards.
+        Returns: why Ray gave up, or None.
+        """
+        callback = _Callback(driver)
+        tuner = tune.Tuner(
+            tune.with_resources(_trial, _resources(self._run)),
+            tune_config=tune.TuneConfig(
+                search_alg=_NextTrial(driver, self.slots()),
+                num_samples=-1,
+                reuse_actors=True,
+                trial_name_creator=_name,
+                trial_dirname_creator=_name,
+            ),
+            run_config=tune.RunConfig(
+                name=f"round-{uuid.uuid4().hex[:8]}",
+                storage_path=str(folder.resolve()),
+                callbacks=[callback],
+                stop=_StopAll(driver),
+                failure_config=tune.FailureConfig(max_failures=0),
+                verbose=0,
+            ),
+        )
+        given_up: Exception | None = None
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                tuner.fit()
+        except Exception as error:  # noqa: BLE001 - whatever stops Ray, the records decide what is left to do
+            given_up = error
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        if callback.failure is not None:
+            raise callback.failure
+        return given_up
+
+
+@ray.remote(num_cpus=1, max_retries=2)
+def _prepare(function: str, config: dict[str, Any], shared_dir: str, import_path: tuple[str, ...]) -> Prepared:
+    import sys
+
+    sys.path[:0] = [folder for folder in import_path if folder not in sys.path]
+    prepared = load_object(function)(config, Path(shared_dir))
+    assert isinstance(prepared, Prepared)
+    return prepared
+
+
+def _trial(config: dict[str, Any]) -> None:
+    """The function that Tune runs in a worker."""
+
+    def send(message: Message) -> None:
+        try:
+            tune.report({"message": message.to_json()})
+        except SystemExit:  # how Tune ends a trial's thread
+            raise TrialStopped from None
+
+    device = "cuda" if ray.get_runtime_context().get_accelerator_ids().get("GPU") else "cpu"
+    run_trial(Assignment.from_json(config["assignment"]), device, send)
+
+
+def _name(trial: Any) -> str:
+    return f"{trial.config['trial_id']}-{trial.trial_id}"
+
+
+class _NextTrial(Searcher):  # type: ignore[misc]
+    """Hands the driver's next trial to Tune."""
+
+    def __init__(self, driver: Driver, slots: int) -> None:
+        super().__init__(metric=None, mode=None)
+        self._driver = driver
+        self._slots = slots
+        self._live: set[str] = set()
+
+    def suggest(self, trial_id: str) -> Any:
+        if self._driver.should_stop() or (not self._live and self._driver.exhausted()):
+            return Searcher.FINISHED
+        if len(self._live) >= self._slots:
+            return None
+        assignment = self._driver.next_assignment()
+        if assignment is None:
+            return Searcher.FINISHED if not self._live and self._driver.exhausted() else None
+        self._live.add(trial_id)
+        return {"assignment": assignment.to_json(), "trial_id": assignment.trial_id}
+
+    def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
+        self._live.discard(trial_id)
+
+    def on_trial_result(self, trial_id: str, result: Any) -> None:
+        pass
+
+    def save(self, checkpoint_path: str) -> None:
+        Path(checkpoint_path).write_text("{}")
+
+    def restore(self, checkpoint_path: str) -> None:
+        pass
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_metric": None, "_mode": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+
+class _StopAll(tune.Stopper):  # type: ignore[misc]
+    """Ends the round when the driver says so."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    def __call__(self, trial_id: str, result: Any) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        return self._driver.should_stop()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+class _Callback(tune.Callback):  # type: ignore[misc]
+    """Carries what happens in Tune to the driver. An exception in it would abort Tune half-way, so it is kept."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self.failure: Exception | None = None
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_info: Any
+    ) -> None:
+        if "message" in result:
+            self._guarded(lambda: self._driver.receive(Message.from_json(result["message"])))
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **_info: Any) -> None:
+        self._guarded(lambda: self._driver.left(trial.config["trial_id"]))
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_info: Any) -> None:
+        self._guarded(lambda: self._driver.died(trial.config["trial_id"], _why(trial)))
+
+    def _guarded(self, action: Any) -> None:
+        if self.failure is None:
+            try:
+                action()
+            except Exception as error:  # noqa: BLE001 - raised again once Tune has come back
+                self.failure = error
+                self._driver.abort()
+
+    def get_state(self) -> None:
+        return None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+def _why(trial: Any) -> str:
+    """The last line of Ray's account of a death."""
+    with contextlib.suppress(OSError, TypeError):
+        lines = [line for line in Path(trial.error_file).read_text(errors="replace").splitlines() if line.strip()]
+        return lines[-1].strip()
+    return "no account"

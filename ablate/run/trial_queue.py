@@ -1,0 +1,145 @@
+"""Which trial runs next, and what becomes of one that fails, dies or is stopped."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from ablate.plan.model import PlannedTrial
+from ablate.record.optuna_storage import LedgerTrial, Outcome
+from ablate.run.assignment import Assignment, Message
+from ablate.run.recorder import Recorder
+from ablate.spec.models import Run
+
+#: A failure rate is not judged before this many failures.
+FEWEST_FAILURES = 3
+
+
+class Progress(Protocol):
+    """Who wants to see how far a study is."""
+
+    def started(self, trial: PlannedTrial) -> None:
+        """A trial was handed to a worker."""
+
+    def ended(self, trial: PlannedTrial, outcome: Outcome) -> None:
+        """A trial has ended."""
+
+    def put_back(self, trial: PlannedTrial, why: str) -> None:
+        """A trial waits again."""
+
+
+class TrialQueue:
+    """The trials that this invocation is to run, in the plan's order."""
+
+    def __init__(
+        self,
+        trials: Sequence[PlannedTrial],
+        *,
+        entries: Callable[[], Mapping[str, LedgerTrial]],
+        recorder: Recorder,
+        assignment: Callable[[PlannedTrial, int], Assignment],
+        notes: Callable[[PlannedTrial], Mapping[str, Any]],
+        run: Run,
+        progress: Progress,
+    ) -> None:
+        self._trials = {trial.trial_id: trial for trial in trials}
+        self._waiting = deque(trials)
+        self._entries = entries
+        self._known = dict(entries())
+        self._recorder = recorder
+        self._assignment = assignment
+        self._notes = notes
+        self._run = run
+        self._progress = progress
+        self._failures = 0
+        self.stopped_because = ""
+
+    # --- what the executor asks ---
+
+    def next_assignment(self) -> Assignment | None:
+        """Claim the next waiting trial."""
+        while self._waiting and not self.should_stop():
+            trial = self._waiting.popleft()
+            entry = self._known[trial.trial_id]
+            if self._recorder.begin(trial, entry, self._notes(trial)):
+                self._progress.started(trial)
+                return self._assignment(trial, entry.attempt)
+        return None
+
+    def exhausted(self) -> bool:
+        """Whether no trial is left to start and none is running."""
+        return not self._waiting and not self._recorder.running
+
+    def should_stop(self) -> bool:
+        """Whether running trials are to be stopped now."""
+        return bool(self.stopped_because)
+
+    # --- what the executor tells ---
+
+    def receive(self, message: Message) -> None:
+        """Record what a worker sent."""
+        outcome = self._recorder.receive(message)
+        if outcome is not None:
+            self._ended(message.trial_id, outcome)
+
+    def left(self, trial_id: str) -> None:
+        """Put back a trial that was stopped before its end."""
+        if trial_id in self._recorder.running:
+            self._put_back(trial_id, "stopped")
+
+    def died(self, trial_id: str, why: str) -> None:
+        """Try a dead trial again, unless it has died too often or its time was up."""
+        if trial_id not in self._recorder.running:
+            return
+        self._recorder.recover_output(trial_id)
+        if self.should_stop():
+            self._put_back(trial_id, "stopped")
+            return
+        limit = self._run.timeout_s
+        if limit is not None and self._recorder.elapsed_s(trial_id) >= limit:
+            self._ended(trial_id, self._recorder.fail(trial_id, "timeout", f"not finished after {limit:g} s"))
+            return
+        deaths = self._recorder.died(trial_id, why)
+        if deaths > self._run.retries:
+            error = f"its process died {deaths} times; last: {why}"
+            self._ended(trial_id, self._recorder.fail(trial_id, "died", error))
+        else:
+            self._put_back(trial_id, f"its process died ({why}); tried again from its last checkpoint")
+            self._waiting.appendleft(self._trials[trial_id])
+
+    def abort(self) -> None:
+        """Start nothing more."""
+        self.stopped_because = self.stopped_because or "a record could not be written"
+
+    # --- what the study asks ---
+
+    def interrupt(self) -> None:
+        """Stop: someone pressed Ctrl-C, or the system is going down."""
+        self.stopped_because = "interrupted"
+
+    def round_ended(self, given_up: Exception | None) -> None:
+        """Account for trials that a round left running: Ray gave up on all of them at once, or they were stopped."""
+        for trial_id in self._recorder.running:
+            if given_up is None:
+                self._put_back(trial_id, "stopped")
+            else:
+                self.died(
+                    trial_id, f"{type(given_up).__name__}: {str(given_up).splitlines()[0] if str(given_up) else ''}"
+                )
+
+    def _put_back(self, trial_id: str, why: str) -> None:
+        self._recorder.release(trial_id)
+        self._known[trial_id] = self._entries()[trial_id]
+        self._progress.put_back(self._trials[trial_id], why)
+
+    def _ended(self, trial_id: str, outcome: Outcome) -> None:
+        self._progress.ended(self._trials[trial_id], outcome)
+        if outcome.state == "FAIL" and outcome.reason != "diverged":
+            self._failures += 1
+            allowed = self._run.max_failure_rate * len(self._trials)
+            if self._failures >= FEWEST_FAILURES and self._failures > allowed:
+                self.stopped_because = (
+                    f"{self._failures} of {len(self._trials)} trials failed, more than run.max_failure_rate "
+                    f"{self._run.max_failure_rate:g} allows"
+                )
