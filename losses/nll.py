@@ -1,0 +1,126 @@
+"""Token negative log-likelihood, scored once, and its aggregations over the positions of an example."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from losses.config import TokenAggregation, nearest
+
+IGNORED_TARGET = -100
+
+
+def masked_token_nll_per_position(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
+    """Token NLL under the decoder, the one cross entropy of a step.
+
+    x_bt = -log softmax(logits_bt)[targets_bt] where active, exactly 0 elsewhere.
+
+    Logits of all T positions can be scored against shifted targets, the last position masked: a slice
+    `logits[:, :-1]` would be copied.
+
+    Args:
+        logits: [B, L, V], aligned: logits[b, t] scores targets[b, t]. bf16 and fp16 are scored in float32.
+        targets: [B, L] int64. Read only where active; may hold anything elsewhere.
+        mask: [B, L] bool, true where active.
+    Returns: [B, L], nats, float32 or wider.
+    Raises: ValueError if the shapes disagree or the mask is not bool.
+    Source: docs/loss_stack.md, section 1.
+    """
+    check_mask(mask, targets=targets)
+    if logits.shape[:-1] != mask.shape:
+        raise ValueError(f"logits: got shape {tuple(logits.shape)}; allowed: {(*mask.shape, 'V')} as the mask has it")
+    # ignore_index costs nothing, where masking the logits would cost as much as the cross entropy again.
+    active_targets = targets.masked_fill(~mask, IGNORED_TARGET)
+    nll = functional.cross_entropy(
+        at_least_float32(logits).flatten(0, -2), active_targets.flatten(), ignore_index=IGNORED_TARGET, reduction="none"
+    )
+    return nll.view_as(targets)
+
+
+def masked_token_nll_per_example(nll: Tensor, mask: Tensor, aggregation: TokenAggregation) -> Tensor:
+    """Loss of each example with uniform token weights, l_b(1).
+
+    l_b(1) = sum_t x_bt under token_sum, sum_t x_bt / n_b under token_mean, over active positions; 0 where n_b = 0.
+
+    Args:
+        nll: [B, L], nats. Read only where active.
+        mask: [B, L] bool, true where active.
+        aggregation: `token_sum` or `token_mean`.
+    Returns: [B], nats.
+    Raises: ValueError if the shapes disagree, the mask is not bool or the aggregation is unknown.
+    Source: docs/loss_stack.md, section 1.
+    """
+    check_mask(mask, nll=nll)
+    return position_weight(mask, aggregation, nll.dtype) * active_only(nll, mask).sum(-1)
+
+
+def token_weighted_masked_nll_per_example(
+    nll: Tensor, mask: Tensor, weights: Tensor, aggregation: TokenAggregation
+) -> Tensor:
+    """Loss of each example with token weights, l_b(w).
+
+    l_b(w) = sum_t w_bt x_bt under token_sum, sum_t w_bt x_bt / n_b under token_mean, over active positions.
+
+    Args:
+        nll: [B, L], nats. Read only where active.
+        mask: [B, L] bool, true where active.
+        weights: [B, L], mean one over each example's active positions. Read only where active; detached.
+        aggregation: `token_sum` or `token_mean`.
+    Returns: [B], nats.
+    Raises: ValueError if the shapes disagree, the mask is not bool or the aggregation is unknown.
+    Source: docs/loss_stack.md, section 1.
+    """
+    check_mask(mask, nll=nll, weights=weights)
+    weighted = active_only(weights.detach(), mask) * active_only(nll, mask)
+    return position_weight(mask, aggregation, nll.dtype) * weighted.sum(-1)
+
+
+def mean_over_examples(values: Tensor, mask: Tensor) -> Tensor:
+    """Mean over the examples that have an active position, <values_b>; 0 where there is none.
+
+    Args:
+        values: [B, ...]. Read only for examples with n_b > 0.
+        mask: [B, L] bool, true where active; or [B], true for the examples that take part.
+    Returns: [...]
+    Raises: ValueError if the batch sizes disagree or the mask is not bool.
+    Source: docs/loss_stack.md, section 1.
+    """
+    if mask.dtype != torch.bool or mask.shape[0] != values.shape[0]:
+        raise ValueError(f"mask: got {mask.dtype} {tuple(mask.shape)}; allowed: bool of {values.shape[0]} examples")
+    present = mask.flatten(1).any(-1) if mask.dim() > 1 else mask
+    count = present.sum().clamp(min=1)
+    return at_least_float32(values).masked_fill(~present.view(-1, *[1] * (values.dim() - 1)), 0.0).sum(0) / count
+
+
+def position_weight(mask: Tensor, aggregation: TokenAggregation, dtype: torch.dtype) -> Tensor:
+    """Weight of an example's positions under an aggregation: 1 or 1/n_b, [B]; finite where n_b = 0."""
+    if aggregation == "token_sum":
+        return torch.ones(mask.shape[:-1], dtype=torch.promote_types(dtype, torch.float32), device=mask.device)
+    if aggregation == "token_mean":
+        count = mask.sum(-1).clamp(min=1)
+        return count.to(torch.promote_types(dtype, torch.float32)).reciprocal()
+    raise ValueError(f"token_aggregation: got {aggregation!r}; {nearest(aggregation, get_args(TokenAggregation))}")
+
+
+def active_only(values: Tensor, mask: Tensor) -> Tensor:
+    """The values where active, 0 elsewhere, in float32 or wider; nothing under the mask reaches value or gradient."""
+    return at_least_float32(values).masked_fill(~mask, 0.0)
+
+
+def at_least_float32(values: Tensor) -> Tensor:
+    """The values in float32, or as they are where they are wider."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
+
+
+def check_mask(mask: Tensor, **aligned: Tensor) -> None:
+    """Raise ValueError unless the mask is bool and everything aligned to it has its shape."""
+    if mask.dtype != torch.bool:
+        raise ValueError(f"mask: got dtype {mask.dtype}; allowed: torch.bool (mask.bool())")
+    for name, values in aligned.items():
+        if values.shape != mask.shape:
+            raise ValueError(
+                f"{name}: got shape {tuple(values.shape)}; allowed: {tuple(mask.shape)} as the mask has it"
+            )
