@@ -179,9 +179,7 @@ class Tracker:
             for start in range(0, len(points), _BATCH):
                 self._client.log_batch(run_id, metrics=points[start : start + _BATCH])
 
-    def end(
-        self, run_id: str, state: str, *, tags: Mapping[str, str], artifacts: Sequence[Path], end_s: float
-    ) -> None:
+    def end(self, run_id: str, state: str, *, tags: Mapping[str, str], artifacts: Sequence[Path], end_s: float) -> None:
         """Attach the artifacts and show the run as ended."""
         with _translated():
             for path in artifacts:

@@ -93,6 +93,10 @@ def open_storage(url: str | None, folder: Path) -> Any:
     return get_storage(storage)
 
 
+def _has_content(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
 def _create_tables(url: str) -> None:
     storage = RDBStorage(url)
     storage.remove_session()
@@ -113,10 +117,29 @@ def _commit_without_waiting_for_the_disk(storage: RDBStorage) -> None:
 class Ledger:
     """The trials of one study in Optuna's storage."""
 
-    def __init__(self, url: str | None, folder: Path, study: str, goal: str) -> None:
-        self._storage = open_storage(url, folder)
-        self._study = optuna.create_study(storage=self._storage, study_name=study, direction=goal, load_if_exists=True)
-        self._study_id = self._storage.get_study_id_from_name(study)
+    def __init__(self, storage: Any, study: optuna.Study) -> None:
+        self._storage = storage
+        self._study = study
+        self._study_id = storage.get_study_id_from_name(study.study_name)
+
+    @staticmethod
+    def create(url: str | None, folder: Path, study: str, goal: str) -> Ledger:
+        """The ledger of a study, made where it is not there yet."""
+        storage = open_storage(url, folder)
+        made = optuna.create_study(storage=storage, study_name=study, direction=goal, load_if_exists=True)
+        return Ledger(storage, made)
+
+    @staticmethod
+    def find(url: str | None, folder: Path, study: str) -> Ledger | None:
+        """The ledger of a study for reading, or None; makes no file and no study."""
+        if url is None and not _has_content(folder / "optuna.db"):
+            return None
+        storage = open_storage(url, folder)
+        try:
+            return Ledger(storage, optuna.load_study(study_name=study, storage=storage))
+        except KeyError:
+            storage.remove_session()
+            return None
 
     @property
     def goal(self) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-for _name, _value in {
+for _variable, _value in {
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -27,7 +27,7 @@ for _name, _value in {
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }.items():
-    os.environ.setdefault(_name, _value)
+    os.environ.setdefault(_variable, _value)
 
 import ray
 from ray import tune
@@ -97,9 +97,10 @@ def _require_resources(run: Run, available: Mapping[str, float]) -> None:
     for name, wanted in _resources(run).items():
         have = float(available.get(names.get(name, name), 0.0))
         if wanted > have:
+            where = "this machine" if run.address is None else "the cluster"
             raise SpecError(
-                f"run.resources.{name}: {wanted:g} asked for a worker; {'this machine' if run.address is None else 'the cluster'} "
-                f"has {have:g}; lower it in the study file or with --set run.resources.{name}={have:g}"
+                f"run.resources.{name}: {wanted:g} asked for each worker; {where} has {have:g}; "
+                f"lower it in the study file or with --set run.resources.{name}={have:g}"
             )
         if wanted > 1 and wanted != int(wanted) and name == "gpu":
             raise SpecError(f"run.resources.gpu: {wanted:g} asked for; Ray takes fractions below 1 or whole GPUs")
@@ -126,6 +127,16 @@ class Session:
     def prepare(self, function: str, config: Mapping[str, Any], shared_dir: Path, import_path: tuple[str, ...]) -> Any:
         """Start a workload's `prepare` in a worker. Returns: a future for `result`."""
         return _prepare.remote(function, dict(config), str(shared_dir), import_path)
+
+    def ready(self, futures: Mapping[str, Any]) -> dict[str, Any]:
+        """Those that have ended, after a second of waiting at most."""
+        done, _ = ray.wait(list(futures.values()), num_returns=1, timeout=1.0)
+        return {key: future for key, future in futures.items() if future in done}
+
+    def cancel(self, futures: Mapping[str, Any]) -> None:
+        """End those that still run."""
+        for future in futures.values():
+            ray.cancel(future, force=True)
 
     def result(self, future: Any) -> Prepared:
         """Wait for a future of `prepare`.
@@ -180,7 +191,7 @@ class Session:
         return given_up
 
 
-@ray.remote(num_cpus=1, max_retries=2)
+@ray.remote(num_cpus=1, max_retries=2)  # type: ignore[untyped-decorator]
 def _prepare(function: str, config: dict[str, Any], shared_dir: str, import_path: tuple[str, ...]) -> Prepared:
     import sys
 

@@ -4,29 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from ablate.plan.model import PlannedTrial
 from ablate.record.optuna_storage import LedgerTrial, Outcome
 from ablate.run.assignment import Assignment, Message
+from ablate.run.progress import StudyProgress
 from ablate.run.recorder import Recorder
 from ablate.spec.models import Run
 
 #: A failure rate is not judged before this many failures.
 FEWEST_FAILURES = 3
-
-
-class Progress(Protocol):
-    """Who wants to see how far a study is."""
-
-    def started(self, trial: PlannedTrial) -> None:
-        """A trial was handed to a worker."""
-
-    def ended(self, trial: PlannedTrial, outcome: Outcome) -> None:
-        """A trial has ended."""
-
-    def put_back(self, trial: PlannedTrial, why: str) -> None:
-        """A trial waits again."""
 
 
 class TrialQueue:
@@ -41,7 +29,7 @@ class TrialQueue:
         assignment: Callable[[PlannedTrial, int], Assignment],
         notes: Callable[[PlannedTrial], Mapping[str, Any]],
         run: Run,
-        progress: Progress,
+        progress: StudyProgress,
     ) -> None:
         self._trials = {trial.trial_id: trial for trial in trials}
         self._waiting = deque(trials)
@@ -53,6 +41,7 @@ class TrialQueue:
         self._run = run
         self._progress = progress
         self._failures = 0
+        self.ended = 0
         self.stopped_because = ""
 
     # --- what the executor asks ---
@@ -134,6 +123,7 @@ class TrialQueue:
         self._progress.put_back(self._trials[trial_id], why)
 
     def _ended(self, trial_id: str, outcome: Outcome) -> None:
+        self.ended += 1
         self._progress.ended(self._trials[trial_id], outcome)
         if outcome.state == "FAIL" and outcome.reason != "diverged":
             self._failures += 1

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from ablate.workloads.contract import Workload
@@ -35,3 +39,21 @@ def find_workload(name: str) -> Workload:
         return workload
     load_object(name)
     return Workload(name=name, train=name, sources=(name.partition(":")[0],))
+
+
+def import_folders(study_folder: str | Path) -> tuple[str, ...]:
+    """The folders that a workload of one's own is imported from: the study file's, then the current one."""
+    return tuple(dict.fromkeys((str(Path(study_folder or ".").resolve()), str(Path.cwd()))))
+
+
+@contextlib.contextmanager
+def import_path(study_folder: str | Path) -> Iterator[None]:
+    """Put the import folders in front of the import path for a while."""
+    added = [folder for folder in import_folders(study_folder) if folder not in sys.path]
+    sys.path[:0] = added
+    try:
+        yield
+    finally:
+        for folder in added:
+            with contextlib.suppress(ValueError):
+                sys.path.remove(folder)

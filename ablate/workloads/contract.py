@@ -132,11 +132,13 @@ class Prepared:
         key: hash of all that went in (data, reference settings, code of the generator).
         sha256: of the reference table's bytes.
         facts: numbers a reader of the report wants (reference NLL, Bayes NLL, scale c, ...).
+        warnings: what the user should know of how it was made (a corrupt cache that was made again).
     """
 
     key: str
     sha256: str
     facts: dict[str, Any]
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

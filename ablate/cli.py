@@ -1,0 +1,358 @@
+"""The command line. Heavy imports happen inside the commands, so that `ablate --help` answers at once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from ablate.errors import SpecError, StudyError
+
+if TYPE_CHECKING:
+    from ablate.plan.model import Plan
+    from ablate.record.frames import Study
+    from ablate.spec.models import StudySpec
+    from ablate.workloads.contract import Workload
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Ablation studies: plan them, run them, and read what they can honestly say.",
+)
+
+Runs = Annotated[Path, typer.Option("--runs", metavar="DIR", help="Folder of run folders.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A study's name, its run folder, or its study file.")]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="A study file.")]
+Json = Annotated[bool, typer.Option("--json", help="For machines.")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Edit a key of the file.")]
+SeedCount = Annotated[int | None, typer.Option("--seeds", metavar="N", help="Run N seeds (seeds.count).")]
+DEFAULT_RUNS = Path("runs")
+
+
+def main() -> None:
+    """Entry point: turns the two errors a user can cause into messages and exit codes."""
+    try:
+        app()
+    except SpecError as error:
+        _fail(str(error), 2)
+    except StudyError as error:
+        _fail(f"ablate: {error}", 1)
+    except KeyboardInterrupt:
+        _fail("ablate: interrupted", 130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+
+
+def _fail(text: str, code: int) -> NoReturn:
+    print(text, file=sys.stderr)
+    sys.exit(code)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _print_json(value: Any) -> None:
+    import json
+
+    print(json.dumps(value, indent=1, allow_nan=False))
+
+
+def _load(file: Path, overrides: list[str] | None, seeds: int | None) -> tuple[StudySpec, Workload]:
+    from ablate.spec.loading import load_study
+    from ablate.workloads import find_workload, import_path
+
+    with import_path(file.parent):
+        spec = load_study(file, overrides=overrides or [], seeds=seeds, workload_lookup=find_workload)
+        workload = find_workload(spec.workload)
+    for warning in spec.warnings:
+        _say(f"warning: {warning}")
+    return spec, workload
+
+
+def _load_plan(file: Path, overrides: list[str] | None = None, seeds: int | None = None) -> tuple[Plan, Workload]:
+    from ablate.plan.planning import make_plan
+
+    spec, workload = _load(file, overrides, seeds)
+    return make_plan(spec, workload), workload
+
+
+def _open(name: str, runs: Path) -> Study:
+    from ablate.record.frames import open_study
+
+    return open_study(name, runs)
+
+
+# --- before a run -------------------------------------------------------------------------------
+
+
+@app.command()
+def init(
+    file: Annotated[Path, typer.Argument(metavar="[FILE]", help="Where to write it.")] = Path("study.yaml"),
+    workload: Annotated[str | None, typer.Option(help="A workload's name; default: synthetic_sequences.")] = None,
+) -> None:
+    """Write a commented study file that runs."""
+    from ablate.spec.template import study_template
+    from ablate.workloads import find_workload
+
+    text = study_template(find_workload(workload or "synthetic_sequences"))
+    try:
+        with file.open("x", encoding="utf-8") as stream:
+            stream.write(text)
+    except FileExistsError:
+        raise SpecError(f"{file}: exists already; name another file") from None
+    except OSError as error:
+        raise SpecError(f"{file}: {error.strerror}") from None
+    _say(f"wrote {file}; try: ablate plan {file}")
+
+
+@app.command()
+def validate(file: File, overrides: Set = None, seeds: SeedCount = None) -> None:
+    """Check a study file: every problem at once, each with its place."""
+    plan, _ = _load_plan(file, overrides, seeds)
+    for warning in plan.warnings:
+        _say(f"warning: {warning}")
+    print(f"{file}: {len(plan.arms)} arms x {plan.spec.seeds.count} seeds, {len(plan.trials)} trials")
+
+
+@app.command()
+def plan(
+    file: File, json: Json = False, runs: Runs = DEFAULT_RUNS, overrides: Set = None, seeds: SeedCount = None
+) -> None:
+    """Show arms, trials, cost and what the study can conclude; starts nothing."""
+    from ablate.plan.describe import plan_json
+
+    planned, workload = _load_plan(file, overrides, seeds)
+    states, cost = _recorded(planned, runs)
+    if json:
+        _print_json(plan_json(planned, states))
+        return
+    from rich.console import Console
+
+    from ablate.plan.describe import plan_text
+
+    console = Console()
+    for part in plan_text(planned, states, cost, _scales(planned, workload, runs)):
+        console.print(part)
+
+
+def _recorded(planned: Plan, runs: Path) -> tuple[dict[str, str], float | None]:
+    """State of each trial on record, and the mean seconds of a finished one."""
+    folder = runs / planned.spec.study
+    if not folder.is_dir() and planned.spec.track.optuna is None:
+        return {}, None
+    from ablate.record.frames import Study
+
+    study = Study(folder, planned.spec, planned)
+    frame = study.trials()
+    durations = frame.loc[frame["state"] == "COMPLETE", "duration_s"].dropna()
+    states = dict(zip(frame["trial_id"], frame["state"], strict=True))
+    return states, float(durations.mean()) if len(durations) else None
+
+
+def _scales(planned: Plan, workload: Workload, runs: Path) -> list[Any]:
+    """What the reference table says of each arm, where there is one."""
+    shared = runs / planned.spec.study / "reference"
+    if workload.scales is None or not shared.is_dir():
+        return [None] * len(planned.arms)
+    from ablate.workloads import load_object
+
+    scales = load_object(workload.scales)([arm.config for arm in planned.arms], planned.spec.baseline, shared)
+    return list(scales)
+
+
+@app.command()
+def diff(old: File, new: File, json: Json = False) -> None:
+    """Show what an edited file would run."""
+    from rich.console import Console
+
+    from ablate.plan.difference import difference_json, difference_text, plan_difference
+
+    difference = plan_difference(_load_plan(old)[0], _load_plan(new)[0])
+    if json:
+        _print_json(difference_json(difference))
+    else:
+        Console().print(difference_text(difference))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of the study file, for editors."""
+    from ablate.spec.schema import study_schema
+
+    _print_json(study_schema())
+
+
+# --- the run ------------------------------------------------------------------------------------
+
+
+@app.command()
+def run(
+    file: File,
+    runs: Runs = DEFAULT_RUNS,
+    overrides: Set = None,
+    seeds: SeedCount = None,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run failed trials again.")] = False,
+    keep_old: Annotated[bool, typer.Option("--keep-old", help="Keep trials that ran with other code.")] = False,
+    rerun: Annotated[bool, typer.Option("--rerun", help="Run trials again that ran with other code.")] = False,
+    accept_new_reference: Annotated[
+        bool, typer.Option("--accept-new-reference", help="Go on with a reference table that came out different.")
+    ] = False,
+    arm: Annotated[list[str] | None, typer.Option("--arm", metavar="LABEL", help="Run this arm alone.")] = None,
+) -> None:
+    """Run a study, resume it, or extend it; then build the report."""
+    if keep_old and rerun:
+        raise SpecError("--keep-old and --rerun exclude each other")
+    spec, _ = _load(file, overrides, seeds)
+    from ablate.run.progress import ConsoleProgress
+    from ablate.run.study import RunOptions, execute
+
+    options = RunOptions(
+        runs=runs,
+        retry_failed=retry_failed,
+        on_new_code="keep_old" if keep_old else "rerun" if rerun else "ask",
+        accept_new_reference=accept_new_reference,
+        arms=tuple(arm or ()),
+    )
+    summary = execute(spec, options, ConsoleProgress(spec.study))
+    for failure in summary.failures:
+        what = f"{failure.arm} · seed {failure.seed}, {failure.reason}"
+        _say(f"failed: {what}; see: ablate logs {spec.study} {failure.trial_id}")
+    counts = ", ".join(f"{count} {state}" for state, count in sorted(summary.states.items()))
+    _say(f"{spec.study}: {counts}" + (f"; stopped: {summary.stopped}" if summary.stopped else ""))
+    if summary.exit_code != 130:
+        print(_up_to_date_report(summary.folder.path, rebuild=summary.ran > 0))
+    else:
+        _say(f"the same command goes on from here: ablate run {file}")
+    sys.exit(summary.exit_code)
+
+
+def _up_to_date_report(folder: Path, rebuild: bool) -> Path:
+    page = folder / "report" / "index.html"
+    if rebuild or not page.exists() or page.stat().st_mtime < (folder / "study.yaml").stat().st_mtime:
+        from ablate.report.build import build_report
+
+        _say("building the report")
+        return build_report(_open(str(folder), folder.parent), folder / "report")
+    return page
+
+
+# --- after a run --------------------------------------------------------------------------------
+
+
+@app.command()
+def status(name: Name, json: Json = False, runs: Runs = DEFAULT_RUNS) -> None:
+    """Count a study's trials by state, with failures and the time left."""
+    from ablate.run.status import status_of
+
+    found = status_of(_open(name, runs))
+    if json:
+        _print_json(found.as_json())
+    else:
+        print(found.as_text())
+
+
+@app.command(name="list")
+def list_studies(json: Json = False, runs: Runs = DEFAULT_RUNS) -> None:
+    """List the studies in the runs folder with their state."""
+    from ablate.run.status import status_of
+
+    names = sorted(path.parent.name for path in runs.glob("*/study.yaml"))
+    found = []
+    for name in names:
+        try:
+            found.append(status_of(_open(str(runs / name), runs)))
+        except (SpecError, StudyError) as error:
+            _say(f"{name}: cannot be read: {str(error).splitlines()[0]}")
+    if json:
+        _print_json([item.as_json() for item in found])
+    for item in [] if json else found:
+        print(item.as_line())
+    if not names:
+        _say(f"{runs} holds no study")
+
+
+@app.command()
+def report(name: Name, runs: Runs = DEFAULT_RUNS) -> None:
+    """Rebuild a study's report from its records."""
+    from ablate.report.build import build_report
+
+    study = _open(name, runs)
+    print(build_report(study, study.folder.report))
+
+
+@app.command()
+def export(
+    name: Name,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where to write the frames.")],
+    format: Annotated[str, typer.Option("--format", metavar="csv|parquet", help="File format.")] = "parquet",  # noqa: A002 - the option's name
+    runs: Runs = DEFAULT_RUNS,
+) -> None:
+    """Write the two frames, trials and curves, for other tools."""
+    from ablate.record.export import export_study
+
+    for path in export_study(_open(name, runs), out, format):
+        print(path)
+
+
+@app.command()
+def logs(name: Name, trial: Annotated[str, typer.Argument(metavar="TRIAL")], runs: Runs = DEFAULT_RUNS) -> None:
+    """Print what a trial printed."""
+    study = _open(name, runs)
+    matching = [planned.trial_id for planned in study.plan.trials if planned.trial_id.startswith(trial)]
+    if len(matching) != 1:
+        what = "no trial" if not matching else f"{len(matching)} trials"
+        raise StudyError(f"{what} of {study.spec.study} with an id that starts with {trial!r}")
+    path = study.folder.log(matching[0])
+    if path.exists():
+        sys.stdout.write(path.read_text(encoding="utf-8", errors="replace"))
+    else:
+        _say(f"{matching[0]} has printed nothing")
+
+
+@app.command()
+def check(name: Name, runs: Runs = DEFAULT_RUNS) -> None:
+    """Verify a study's records and mend what can be mended."""
+    from ablate.run.check import check_study
+
+    findings = check_study(_open(name, runs))
+    for finding in findings:
+        print(finding)
+    if not findings:
+        print("the records agree")
+    sys.exit(0 if all(finding.mended for finding in findings) else 1)
+
+
+@app.command()
+def compare(names: Annotated[list[str], typer.Argument(metavar="NAME NAME...")], runs: Runs = DEFAULT_RUNS) -> None:
+    """Put several studies side by side."""
+    if len(names) < 2:
+        raise SpecError("ablate compare: name two studies or more")
+    from ablate.report.compare import compare_text
+
+    print(compare_text([_open(name, runs) for name in names]))
+
+
+@app.command()
+def dashboard(name: Name, port: int = 8080, runs: Runs = DEFAULT_RUNS) -> None:
+    """Serve the Optuna dashboard of a study on loopback."""
+    from ablate.run.servers import serve_dashboard
+
+    serve_dashboard(_open(name, runs), port)
+
+
+@app.command()
+def mlflow(name: Name, port: int = 5000, runs: Runs = DEFAULT_RUNS) -> None:
+    """Serve the MLflow pages of a study on loopback."""
+    from ablate.run.servers import serve_mlflow
+
+    serve_mlflow(_open(name, runs), port)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""A study read back: its specification and two frames, trials and curves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ablate.errors import StudyError
+from ablate.plan.model import Plan, PlannedTrial
+from ablate.record.history import read_history, value_at
+from ablate.record.optuna_storage import Ledger, LedgerTrial
+from ablate.record.run_folder import RunFolder
+from ablate.spec.models import StudySpec
+
+CURVE_COLUMNS = ["trial_id", "step", "metric", "value"]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study's run folder, read.
+
+    Attributes:
+        path: the run folder.
+        spec: the resolved study file.
+        plan: arms by trials.
+    """
+
+    path: Path
+    spec: StudySpec
+    plan: Plan
+
+    @property
+    def folder(self) -> RunFolder:
+        """Names of the files in the run folder."""
+        return RunFolder(self.path)
+
+    @cached_property
+    def latest(self) -> Mapping[str, LedgerTrial]:
+        """The attempt of each trial that counts, by trial_id; read once."""
+        return self._ledger_reading[0]
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """What is known of the study as a whole: versions, hardware, git state, reference tables."""
+        return self._ledger_reading[1]
+
+    @cached_property
+    def _ledger_reading(self) -> tuple[dict[str, LedgerTrial], dict[str, Any]]:
+        ledger = Ledger.find(self.spec.track.optuna, self.path, self.spec.study)
+        if ledger is None:
+            return {}, {}
+        try:
+            return ledger.latest(), dict(ledger.study_note("facts", {}))
+        finally:
+            ledger.close()
+
+    def trials(self) -> pd.DataFrame:
+        """One row a planned trial, in the plan's order.
+
+        Columns: trial_id, arm, seed, replicate, designs, state, reason, attempt, reference (SHA-256 of the
+        reference table used), config.<path> of each factor, metric.<name> final values at the metric's `at`,
+        started (UTC), duration_s, mlflow_run_id.
+        """
+        held = self.folder.holder() is not None
+        at = {self.spec.metrics.primary.name: self.spec.metrics.primary.at}
+        at |= {metric.name: metric.at for metric in self.spec.metrics.secondary}
+        moved = self.facts.get("mlflow_runs", {})
+        frame = pd.DataFrame([self._row(trial, held, at, moved) for trial in self.plan.trials])
+        return frame.astype({"seed": "int64", "replicate": "int64", "attempt": "int64"}) if len(frame) else frame
+
+    def _row(self, trial: PlannedTrial, held: bool, at: Mapping[str, str], moved: Mapping[str, str]) -> dict[str, Any]:
+        entry = self.latest.get(trial.trial_id)
+        outcome = entry.outcome if entry is not None and entry.finished else None
+        state = entry.state if entry is not None else "WAITING"
+        if state == "RUNNING" and not held:
+            state = "WAITING"  # its process is gone; the next run takes it up
+        row: dict[str, Any] = {
+            "trial_id": trial.trial_id,
+            "arm": trial.arm.label,
+            "seed": trial.seed,
+            "replicate": trial.arm.replicate,
+            "designs": ",".join(trial.arm.designs),
+            "state": state,
+            "reason": outcome.reason if outcome else "",
+            "attempt": entry.attempt if entry else 1,
+            "reference": (entry.attributes.get("provenance") or {}).get("reference_sha256", "") if entry else "",
+        }
+        row |= {f"config.{path}": value for path, value in trial.arm.factors.items()}
+        metrics = dict(outcome.metrics) if outcome else {}
+        for name, when in at.items():
+            if when != "last" and metrics:
+                value = value_at(read_history(self.folder.history(trial.trial_id)), name, when)
+                metrics[name] = float("nan") if value is None else value
+        row |= {f"metric.{name}": value for name, value in metrics.items()}
+        return row | self._times(entry, moved)
+
+    @staticmethod
+    def _times(entry: LedgerTrial | None, moved: Mapping[str, str]) -> dict[str, Any]:
+        if entry is None or entry.started is None:
+            return {"started": pd.NaT, "duration_s": float("nan"), "mlflow_run_id": ""}
+        ended = entry.ended if entry.finished else None
+        run = moved.get(f"{entry.trial_id}/{entry.attempt}") or entry.attributes.get("mlflow_run_id", "")
+        started = pd.Timestamp(entry.started.astimezone()).tz_convert("UTC")
+        return {
+            "started": started,
+            "duration_s": (ended - entry.started).total_seconds() if ended else float("nan"),
+            "mlflow_run_id": run,
+        }
+
+    def curves(self) -> pd.DataFrame:
+        """Every reported value: trial_id, step, metric, value; from the histories, else thinned from MLflow."""
+        points: dict[str, list[Any]] = {name: [] for name in CURVE_COLUMNS}
+        for trial in self.plan.trials:
+            entry = self.latest.get(trial.trial_id)
+            if entry is None:
+                continue
+            for row in self._history(entry):
+                for name, value in row.metrics.items():
+                    points["trial_id"].append(trial.trial_id)
+                    points["step"].append(row.step)
+                    points["metric"].append(name)
+                    points["value"].append(value)
+        return pd.DataFrame(points).astype({"step": "int64", "value": "float64"})
+
+    def _history(self, entry: LedgerTrial) -> list[Any]:
+        path = self.folder.history(entry.trial_id)
+        marker = path.parent / "attempt"
+        if marker.exists() and int(marker.read_text()) != entry.attempt:
+            return []
+        run = entry.attributes.get("mlflow_run_id")
+        if not path.exists() and entry.finished and run:
+            from ablate.record.mlflow_tracking import Tracker
+
+            return Tracker(self.spec.track.mlflow, self.path, self.spec.study).curves(run)
+        return read_history(path)
+
+
+def find_run_folder(name: str | Path, runs: Path) -> RunFolder:
+    """The run folder that a name, a folder or a study file stands for.
+
+    Raises: StudyError where there is none.
+    """
+    path = Path(name)
+    candidates = [path, runs / str(name)]
+    if path.suffix in {".yaml", ".yml"} and path.is_file():
+        candidates = [runs / _study_named_in(path)]
+    for candidate in candidates:
+        if (candidate / "study.yaml").is_file():
+            return RunFolder(candidate)
+    known = sorted(found.parent.name for found in runs.glob("*/study.yaml"))
+    listed = f"studies in {runs}: {', '.join(known)}" if known else f"{runs} holds no study"
+    raise StudyError(f"no study {str(name)!r}; {listed}")
+
+
+def _study_named_in(path: Path) -> str:
+    from ablate.spec.loading import load_study
+    from ablate.workloads import find_workload
+
+    return load_study(path, workload_lookup=find_workload).study
+
+
+def open_study(path_or_name: str | Path, runs: str | Path = "runs") -> Study:
+    """Read a study back.
+
+    Args:
+        path_or_name: a run folder, a study's name in `runs`, or a study file.
+        runs: the folder of run folders.
+    Raises: StudyError where there is none.
+    """
+    from ablate.plan.planning import make_plan
+    from ablate.spec.loading import load_study
+    from ablate.workloads import find_workload, import_path
+
+    folder = find_run_folder(path_or_name, Path(runs))
+    with import_path(folder.source_folder()):
+        spec = load_study(folder.study_file, workload_lookup=find_workload)
+        plan = make_plan(spec, find_workload(spec.workload))
+    return Study(folder.path, spec, plan)

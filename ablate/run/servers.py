@@ -1,0 +1,47 @@
+"""The dashboards of Optuna and MLflow, on loopback."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+from ablate.errors import StudyError
+from ablate.record.frames import Study
+from ablate.record.sqlite_files import sqlite_url
+
+LOOPBACK = "127.0.0.1"
+
+
+def serve_dashboard(study: Study, port: int) -> None:
+    """Serve the Optuna dashboard until interrupted.
+
+    Raises: StudyError where it is not installed.
+    """
+    if importlib.util.find_spec("optuna_dashboard") is None:
+        raise StudyError("optuna-dashboard is not installed; it comes with: pip install 'ablate-toolkit[dashboard]'")
+    url = study.spec.track.optuna or sqlite_url(study.path / "optuna.db")
+    _serve([sys.executable, "-m", "optuna_dashboard._cli", url, "--host", LOOPBACK, "--port", str(port)])
+
+
+def serve_mlflow(study: Study, port: int) -> None:
+    """Serve MLflow's pages until interrupted.
+
+    Raises: StudyError where the records are on a server of their own.
+    """
+    if study.spec.track.mlflow is not None:
+        raise StudyError(f"the measurements are at {study.spec.track.mlflow}; open that")
+    url = sqlite_url(study.path / "mlflow.db")
+    os.environ.setdefault("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false")
+    server = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", url]
+    _serve([*server, "--host", LOOPBACK, "--port", str(port)])
+
+
+def _serve(command: list[str]) -> None:
+    process = subprocess.Popen(command)
+    try:
+        process.wait()
+    except KeyboardInterrupt:
+        process.terminate()
+        process.wait()

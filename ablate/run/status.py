@@ -1,0 +1,81 @@
+"""Where a study stands: counts by state, failures with reasons, time left."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from ablate.record.frames import Study
+from ablate.run.progress import duration
+from ablate.run.summary import Failure, failures_of
+
+STATES = ("WAITING", "RUNNING", "COMPLETE", "PRUNED", "FAIL")
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where a study stands.
+
+    Attributes:
+        states: number of planned trials in each state.
+        holder: the process that runs it now, or None.
+        eta_s: seconds left by the pace of finished trials, or None.
+    """
+
+    study: str
+    states: dict[str, int]
+    failures: tuple[Failure, ...]
+    holder: str | None
+    eta_s: float | None
+
+    def as_json(self) -> dict[str, Any]:
+        """For machines."""
+        failures = [
+            {"trial_id": f.trial_id, "arm": f.arm, "seed": f.seed, "reason": f.reason, "error": f.error}
+            for f in self.failures
+        ]
+        return {
+            "study": self.study,
+            "states": self.states,
+            "failures": failures,
+            "running": self.holder is not None,
+            "holder": self.holder,
+            "eta_s": self.eta_s,
+        }
+
+    def as_line(self) -> str:
+        """In one line."""
+        counts = ", ".join(f"{count} {state}" for state, count in self.states.items() if count)
+        held = f"; run by {self.holder}" if self.holder else ""
+        left = f"; about {duration(self.eta_s)} left" if self.eta_s else ""
+        return f"{self.study}: {counts}{held}{left}"
+
+    def as_text(self) -> str:
+        """With every failure."""
+        lines = [self.as_line()]
+        for failure in self.failures:
+            first = failure.error.splitlines()[0] if failure.error else ""
+            lines.append(f"  FAIL {failure.arm} · seed {failure.seed} ({failure.trial_id}) {failure.reason}: {first}")
+        return "\n".join(lines)
+
+
+def status_of(study: Study) -> Status:
+    """Where a study stands now."""
+    frame = study.trials()
+    counts = Counter(frame["state"]) if len(frame) else Counter()
+    planned = {trial.trial_id for trial in study.plan.trials}
+    entries = [entry for trial_id, entry in study.latest.items() if trial_id in planned]
+    durations = [float(value) for value in frame["duration_s"].dropna()] if len(frame) else []
+    left = counts["WAITING"] + counts["RUNNING"]
+    cpus = os.cpu_count() or 1
+    slots = max(1, int(cpus / study.spec.run.resources.cpu))
+    eta = sum(durations) / len(durations) * left / slots if left and durations else None
+    return Status(
+        study.spec.study,
+        {state: counts[state] for state in STATES},
+        failures_of(entries),
+        study.folder.holder(),
+        eta,
+    )

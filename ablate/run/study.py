@@ -1,0 +1,341 @@
+"""Runs a study: plans it, drops what is recorded as complete, runs the rest.
+
+First run, resume after a crash and extension of a finished study are this one function.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ablate.errors import SpecError, StudyError
+from ablate.plan.model import Plan, PlannedTrial
+from ablate.plan.planning import make_plan
+from ablate.record.mlflow_tracking import Tracker, TrackingError
+from ablate.record.optuna_storage import Ledger, LedgerTrial
+from ablate.record.run_folder import RunFolder, write_atomically
+from ablate.run.assignment import Assignment
+from ablate.run.changes import note_changes
+from ablate.run.preparation import check_references, prepare_all
+from ablate.run.progress import StudyProgress
+from ablate.run.provenance import code_hash, git_state, hardware, versions
+from ablate.run.ray_tune import Session, ray_session
+from ablate.run.reconcile import reconcile
+from ablate.run.recorder import Recorder
+from ablate.run.summary import RunSummary, summarise
+from ablate.run.trial_queue import TrialQueue
+from ablate.spec.dumping import dump_study
+from ablate.spec.models import StudySpec
+from ablate.workloads import find_workload, import_folders, import_path
+from ablate.workloads.contract import Prepared, Workload
+
+#: A round that Ray gives up on is followed by another, as long as rounds finish something.
+FRUITLESS_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """What a caller may ask of a run beyond the study file.
+
+    Attributes:
+        runs: the folder of run folders.
+        retry_failed: run failed trials again (diverged ones are results, and stay).
+        on_new_code: what to do where finished trials ran with other code.
+        accept_new_reference: go on where a reference table was made again with other bytes.
+        arms: run only arms of these labels; all where empty.
+    """
+
+    runs: Path = Path("runs")
+    retry_failed: bool = False
+    on_new_code: Literal["ask", "keep_old", "rerun"] = "ask"
+    accept_new_reference: bool = False
+    arms: tuple[str, ...] = ()
+
+
+def execute(spec: StudySpec, options: RunOptions, progress: StudyProgress) -> RunSummary:
+    """Run what is left of a study.
+
+    Raises: SpecError for a request that cannot be met, before anything is written; StudyError where the study
+        cannot go on.
+    """
+    with import_path(spec.folder):
+        workload = find_workload(spec.workload)
+        plan = make_plan(spec, workload)
+        chosen = _chosen(plan, options.arms)
+        with contextlib.ExitStack() as stack:
+            session = None
+            if needs_cluster_to_check(spec):
+                session = stack.enter_context(ray_session(spec.run))
+            folder = _make_folder(options.runs / spec.study)
+            stack.enter_context(folder.locked())
+            try:
+                return _Execution(plan, workload, folder, options, progress).run(chosen, session, stack)
+            except OSError as error:
+                raise StudyError(
+                    f"{folder.path}: {error.strerror or error}; nothing recorded so far is lost"
+                ) from error
+
+
+def needs_cluster_to_check(spec: StudySpec) -> bool:
+    """Whether only a running cluster can tell if the resources asked for exist."""
+    resources = spec.run.resources
+    plain = spec.run.address is None and not resources.gpu and not resources.model_extra
+    return not (plain and resources.cpu <= (os.cpu_count() or 1))
+
+
+def _chosen(plan: Plan, labels: Sequence[str]) -> list[PlannedTrial]:
+    known = [arm.label for arm in plan.arms]
+    for label in labels:
+        if label not in known:
+            near = difflib.get_close_matches(label, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise SpecError(f"--arm: got {label!r}; arms of this study: {', '.join(known)}{hint}")
+    return [trial for trial in plan.trials if not labels or trial.arm.label in labels]
+
+
+def _make_folder(path: Path) -> RunFolder:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        (path / "artifacts").mkdir(exist_ok=True)
+        probe = path / f".probe.{os.getpid()}"
+        probe.write_text("")
+        probe.unlink()
+    except OSError as error:
+        raise StudyError(
+            f"{path} cannot be written: {error.strerror or error}; name another with --runs DIR"
+        ) from error
+    return RunFolder(path)
+
+
+class _Execution:
+    """One run of one study, by the process that holds it."""
+
+    def __init__(
+        self, plan: Plan, workload: Workload, folder: RunFolder, options: RunOptions, progress: StudyProgress
+    ) -> None:
+        self._plan = plan
+        self._spec = plan.spec
+        self._workload = workload
+        self._folder = folder
+        self._options = options
+        self._progress = progress
+        self._prepared: dict[str, Prepared] = {}
+        source = plan.spec.folder or "."
+        sources = workload.sources
+        self._provenance: dict[str, Any] = {
+            "code_hash": plan.spec.code_version or code_hash(sources),
+            **{name: value for name, value in git_state(Path(source)).items() if name != "git_diff"},
+            "torch": versions(["torch"]).get("torch", ""),
+        }
+
+    def run(self, chosen: list[PlannedTrial], session: Session | None, stack: contextlib.ExitStack) -> RunSummary:
+        track = self._spec.track
+        self._ledger = Ledger.create(track.optuna, self._folder.path, self._spec.study, self._spec.metrics.primary.goal)
+        stack.callback(self._ledger.close)
+        self._tracker = Tracker(track.mlflow, self._folder.path, self._spec.study)
+        self._note_study()
+        self._reconcile()
+        self._enter_trials(chosen)
+        todo = self._todo(chosen)
+        stopped = ""
+        if todo:
+            if session is None:
+                self._progress.say("starting Ray")
+                session = stack.enter_context(ray_session(self._spec.run))
+            stopped = self._run_trials(todo, session)
+        else:
+            self._progress.say("every trial is recorded; nothing to run")
+        latest = self._ledger.latest()
+        finished = all(trial.trial_id in latest and latest[trial.trial_id].finished for trial in self._plan.trials)
+        with contextlib.suppress(TrackingError):
+            self._tracker.end_study(finished)
+        return summarise(self._spec.study, self._folder, chosen, latest, ran=len(todo), stopped=stopped)
+
+    # --- before the trials ---
+
+    def _note_study(self) -> None:
+        note_changes(self._folder, self._spec, self._ledger)
+        write_atomically(self._folder.study_file, dump_study(self._spec))
+        self._folder.write_settings(str(Path(self._spec.folder or ".").resolve()))
+        facts = dict(self._ledger.study_note("facts", {}))
+        facts |= {"versions": versions(), "hardware": hardware()} | git_state(Path(self._spec.folder or "."))
+        self._ledger.set_study_note("facts", {name: value for name, value in facts.items() if name != "git_diff"})
+        tags = {f"ablate.{name}": str(value) for name, value in facts.items()}
+        self._with_tracker(lambda: self._tracker.open_study({"mlflow.note.content": self._spec.question} | tags))
+
+    def _with_tracker(self, action: Callable[[], object]) -> None:
+        try:
+            action()
+        except TrackingError as error:
+            self._progress.warn(
+                f"MLflow does not answer ({error}); the study goes on, what is missing is filled in later"
+            )
+
+    def _reconcile(self) -> None:
+        def mend() -> None:
+            for finding in reconcile(self._folder, self._ledger, self._tracker):
+                self._progress.warn(str(finding))
+
+        self._with_tracker(mend)
+
+    def _enter_trials(self, chosen: Sequence[PlannedTrial]) -> None:
+        latest = self._ledger.latest()
+        self._check_code(chosen, latest)
+        new = [trial for trial in self._plan.trials if trial.trial_id not in latest]
+        self._ledger.add(new, self._plan)
+        for trial in chosen:
+            entry = latest.get(trial.trial_id)
+            if entry is not None and entry.finished and self._again(entry):
+                self._ledger.add([trial], self._plan, attempt=entry.attempt + 1)
+
+    def _check_code(self, chosen: Sequence[PlannedTrial], latest: Mapping[str, LedgerTrial]) -> None:
+        if self._options.on_new_code != "ask":
+            return
+        entries = [latest[trial.trial_id] for trial in chosen if trial.trial_id in latest]
+        other = [entry for entry in entries if entry.state == "COMPLETE" and self._ran_other_code(entry)]
+        if other:
+            raise StudyError(
+                f"{len(other)} finished trials of {self._spec.study} ran with other code than the present one "
+                f"(code hash {_noted_code(other[0])}, now {self._provenance['code_hash']}); "
+                "--keep-old keeps them beside new ones, --rerun runs them again"
+            )
+
+    def _ran_other_code(self, entry: LedgerTrial) -> bool:
+        return _noted_code(entry) != self._provenance["code_hash"]
+
+    def _again(self, entry: LedgerTrial) -> bool:
+        if entry.state == "FAIL" and self._options.retry_failed:
+            outcome = entry.outcome
+            return outcome is None or outcome.reason != "diverged"
+        return bool(self._options.on_new_code == "rerun") and self._ran_other_code(entry)
+
+    def _todo(self, chosen: Iterable[PlannedTrial]) -> list[PlannedTrial]:
+        latest = self._ledger.latest()
+        return [trial for trial in chosen if not latest[trial.trial_id].finished]
+
+    # --- the trials ---
+
+    def _run_trials(self, todo: list[PlannedTrial], session: Session) -> str:
+        recorder = Recorder(
+            self._folder,
+            self._ledger,
+            self._tracker,
+            self._spec.metrics.primary,
+            keep_checkpoints=self._spec.run.keep == "last",
+            warn=self._progress.warn,
+        )
+        queue = TrialQueue(
+            todo,
+            entries=self._ledger.latest,
+            recorder=recorder,
+            assignment=self._assignment,
+            notes=self._notes,
+            run=self._spec.run,
+            progress=self._progress,
+        )
+        with _stop_on_signals(queue.interrupt, self._progress):
+            self._prepare(todo, session, queue)
+            with self._progress.trials(len(self._plan.trials), len(todo), session.slots()):
+                self._rounds(queue, session)
+        if recorder.tracker_lags:
+            self._reconcile()
+        return queue.stopped_because
+
+    def _rounds(self, queue: TrialQueue, session: Session) -> None:
+        fruitless = 0
+        while not queue.exhausted() and not queue.should_stop():
+            before = queue.ended
+            given_up = session.run_round(queue, self._folder.ray)
+            queue.round_ended(given_up)
+            if given_up is not None:
+                self._progress.warn(f"Ray gave up a round ({type(given_up).__name__}: {given_up}); starting another")
+            fruitless = 0 if queue.ended > before else fruitless + 1
+            if fruitless >= FRUITLESS_ROUNDS and not queue.exhausted():
+                raise StudyError(f"Ray gave up {fruitless} times without finishing a trial; last: {given_up}")
+
+    def _prepare(self, todo: Sequence[PlannedTrial], session: Session, queue: TrialQueue) -> None:
+        configs = prepare_configs(self._workload, todo)
+        if not configs or self._workload.prepare is None:
+            return
+        self._prepared = prepare_all(
+            session, self._workload.prepare, configs, self._folder.reference, self._import_path(), queue, self._progress
+        )
+        if not self._options.accept_new_reference:
+            check_references(self._prepared, self._ledger.latest())
+        facts = dict(self._ledger.study_note("facts", {}))
+        tables = {key: {"sha256": table.sha256, **table.facts} for key, table in self._prepared.items()}
+        facts["references"] = dict(facts.get("references", {})) | tables
+        self._ledger.set_study_note("facts", facts)
+
+    def _import_path(self) -> tuple[str, ...]:
+        return import_folders(self._spec.folder)
+
+    def _notes(self, trial: PlannedTrial) -> Mapping[str, Any]:
+        provenance = dict(self._provenance) | {"device": "cuda" if self._spec.run.resources.gpu else "cpu"}
+        if self._workload.prepared_key is not None and self._prepared:
+            prepared = self._prepared[self._workload.prepared_key(trial.arm.config)]
+            provenance |= {"reference_key": prepared.key, "reference_sha256": prepared.sha256}
+        return {"provenance": provenance}
+
+    def _assignment(self, trial: PlannedTrial, attempt: int) -> Assignment:
+        checkpoints = self._folder.checkpoints(trial.trial_id)
+        if self._spec.run.storage is not None:
+            checkpoints = Path(self._spec.run.storage) / self._spec.study / trial.trial_id
+        return Assignment(
+            trial_id=trial.trial_id,
+            attempt=attempt,
+            train=self._workload.train,
+            config=trial.arm.config,
+            baseline=self._spec.baseline if trial.arm.relative else None,
+            evaluation=self._spec.evaluation.model_dump(),
+            seed=trial.seed,
+            replicate=trial.arm.replicate,
+            checkpoint_dir=str(checkpoints.resolve()),
+            shared_dir=str(self._folder.reference.resolve()),
+            output_file=str((self._folder.trial(trial.trial_id) / "output.txt").resolve()),
+            import_path=self._import_path(),
+            flush_on=self._spec.metrics.primary.name,
+            timeout_s=self._spec.run.timeout_s,
+        )
+
+
+def prepare_configs(workload: Workload, trials: Iterable[PlannedTrial]) -> dict[str, Mapping[str, Any]]:
+    """One configuration for each table that the trials need, by its key."""
+    if workload.prepared_key is None:
+        return {}
+    return {workload.prepared_key(trial.arm.config): trial.arm.config for trial in trials}
+
+
+def _noted_code(entry: LedgerTrial) -> str:
+    return str((entry.attributes.get("provenance") or {}).get("code_hash", "unknown"))
+
+
+@contextlib.contextmanager
+def _stop_on_signals(stop: Callable[[], None], progress: StudyProgress) -> Iterator[None]:
+    """Ctrl-C and SIGTERM stop the study in order; a second one ends the process at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked = False
+
+    def on_signal(_number: int, _frame: Any) -> None:
+        nonlocal asked
+        if asked:
+            os._exit(130)
+        asked = True
+        stop()
+        progress.warn("stopping: running trials are put back with their last checkpoint; once more ends at once")
+
+    previous = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
