@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from losses.config import (
+    BetaSchedule,
+    BetaScheduleKind,
+    ReconstructionLossConfig,
+    TemperatureSchedule,
+    TokenAggregation,
+)
 
 Latent = Literal["continuous", "discrete"]
 Core = Literal["transformer", "gru"]
@@ -12,9 +21,7 @@ Count = Annotated[int, Field(ge=1, le=1_000_000)]
 Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Weight = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
 DropRate = Annotated[float, Field(ge=0, lt=1)]
-Epsilon = Annotated[float, Field(gt=0)]
 
 WEIGHT_FIELDS = (
     "raw_weight",
@@ -25,6 +32,12 @@ WEIGHT_FIELDS = (
     "normalized_inverse_surprisal_token_weighted_weight",
 )
 """Weight fields of the six reconstruction terms, in the order of the terms."""
+
+
+# The defaults are those of the loss stack.
+_STACK: dict[str, Any] = asdict(ReconstructionLossConfig())
+_BETA: dict[str, Any] = asdict(BetaSchedule())
+_TEMPERATURE: dict[str, Any] = asdict(TemperatureSchedule())
 
 
 class Section(BaseModel):
@@ -63,7 +76,7 @@ class Reference(Section):
 
 
 class Reconstruction(Section):
-    """The reconstruction stack: weights of the six terms, and what their token weights are made from.
+    """The reconstruction stack: the fields of ReconstructionLossConfig, and two ways to leave a number open.
 
     Attributes:
         zfree_reference_scale: c > 0 in nats, or `auto`: measured in the reference pass for the mode in use.
@@ -71,17 +84,21 @@ class Reconstruction(Section):
             token weight of the baseline.
     """
 
-    raw_weight: Weight = 1.0
-    distribution_normalized_weight: Weight = 1.0
-    example_inverse_surprisal_weight: Weight = 1.0
-    token_weighted_weight: Weight = 1.0
-    normalized_concentration_corrected_token_weighted_weight: Weight = 1.0
-    normalized_inverse_surprisal_token_weighted_weight: Weight = 1.0
-    token_weight_alpha: Annotated[float, Field(ge=0, le=100)] = 1.0
-    example_inverse_surprisal_epsilon: Epsilon = 0.1
-    inverse_surprisal_token_weight_epsilon: Epsilon = 0.1
+    raw_weight: Weight = _STACK["raw_weight"]
+    distribution_normalized_weight: Weight = _STACK["distribution_normalized_weight"]
+    example_inverse_surprisal_weight: Weight = _STACK["example_inverse_surprisal_weight"]
+    token_weighted_weight: Weight = _STACK["token_weighted_weight"]
+    normalized_concentration_corrected_token_weighted_weight: Weight = _STACK[
+        "normalized_concentration_corrected_token_weighted_weight"
+    ]
+    normalized_inverse_surprisal_token_weighted_weight: Weight = _STACK[
+        "normalized_inverse_surprisal_token_weighted_weight"
+    ]
+    token_weight_alpha: Annotated[float, Field(ge=0, le=100)] = _STACK["token_weight_alpha"]
+    example_inverse_surprisal_epsilon: Positive = _STACK["example_inverse_surprisal_epsilon"]
+    inverse_surprisal_token_weight_epsilon: Positive = _STACK["inverse_surprisal_token_weight_epsilon"]
     zfree_reference_scale: Literal["auto"] | Positive = "auto"
-    token_aggregation: Literal["token_sum", "token_mean"] = "token_sum"  # noqa: S105
+    token_aggregation: TokenAggregation = _STACK["token_aggregation"]
     rescale: Literal["baseline"] | None = None
 
     @model_validator(mode="after")
@@ -92,29 +109,25 @@ class Reconstruction(Section):
 
 
 class KL(Section):
-    """The KL term: its weight, the schedule of that weight in steps, free bits in nats.
+    """The KL term: beta and its schedule in steps as BetaSchedule has them, and free bits.
 
-    Attributes:
-        warmup_steps: steps of the linear rise from 0 to beta, for `linear_warmup`.
-        cycle_steps: length of one cycle, for `cyclical`.
-        cycle_ramp: share of a cycle in which beta rises; it stays at its full value in the rest.
-        free_bits: lambda_fb of sum_j max(mean_b KL_bj, lambda_fb), in nats a dimension or group.
+    `free_bits`: lambda_fb of sum_j max(mean_b KL_bj, lambda_fb), in nats a dimension or group.
     """
 
-    beta: Weight = 1.0
-    schedule: Literal["constant", "linear_warmup", "cyclical"] = "constant"
-    warmup_steps: Annotated[int, Field(ge=0)] = 200
-    cycle_steps: Count = 250
-    cycle_ramp: Annotated[float, Field(gt=0, le=1)] = 0.5
+    beta: Weight = _BETA["beta"]
+    schedule: BetaScheduleKind = _BETA["schedule"]
+    warmup_steps: Count = _BETA["warmup_steps"]
+    cycle_steps: Count = _BETA["cycle_steps"]
+    cycle_ramp: Annotated[float, Field(gt=0, le=1)] = _BETA["cycle_ramp"]
     free_bits: Weight = 0.0
 
 
 class Auxiliary(Section):
     """Weights of the other terms of the objective; a term that the latent type does not have stays 0."""
 
-    total_correlation_weight: Weight = 0.0
-    dip_vae_i_weight: Weight = 0.0
-    code_usage_weight: Weight = 0.0
+    total_correlation: Weight = 0.0
+    dip_vae_i: Weight = 0.0
+    code_usage: Weight = 0.0
 
 
 class Model(Section):
@@ -148,16 +161,14 @@ class Model(Section):
 
 
 class Temperature(Section):
-    """Temperature of the Gumbel-softmax relaxation of discrete latents, in steps.
+    """Temperature of the Gumbel-softmax relaxation of discrete latents, as TemperatureSchedule has it.
 
-    `exponential` falls from `start` to `end` by a constant factor a step over `steps`, then stays; `linear` by a
-    constant difference; `constant` stays at `start`. `straight_through` makes the forward pass hard.
+    `straight_through` makes the forward pass hard.
     """
 
-    schedule: Literal["constant", "linear", "exponential"] = "exponential"
-    start: Positive = 1.0
-    end: Positive = 0.5
-    steps: Count = 500
+    initial: Positive = _TEMPERATURE["initial"]
+    minimum: Positive = _TEMPERATURE["minimum"]
+    anneal_rate: Weight = _TEMPERATURE["anneal_rate"]
     straight_through: bool = False
 
 

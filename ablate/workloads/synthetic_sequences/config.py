@@ -56,9 +56,9 @@ class Data(Section):
     symbols: Annotated[int, Field(ge=2, le=1024)] = 6
     registers: Annotated[int, Field(ge=1, le=64)] = 3
     length_buckets: Annotated[tuple[Bucket, ...], Field(strict=False, min_length=1, max_length=64)] = (
-        (4, 8),
-        (10, 14),
-        (16, 24),
+        (3, 6),
+        (8, 11),
+        (13, 16),
     )
     noise_levels: Annotated[
         tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(strict=False, min_length=1, max_length=64)
