@@ -1,0 +1,139 @@
+"""What the trials of a study ended in: arms by seeds, and which arms belong together.
+
+Everything here reads the `trials` frame alone (one row a planned trial), so it works on an exported study too.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+Role = Literal["baseline", "comparison", "twin", "aa", "search"]
+Family = Literal["comparison", "twin"]
+
+#: The outcome named instead of one that is made of the weights under study.
+FIXED_ALTERNATIVE = "eval/neg_elbo_per_token"
+
+_WEIGHTED_TOTAL = re.compile(r"(^|[/_])(objective|(total|weighted)_loss|effective_beta)$")
+_AA_LABEL = re.compile(r"aa-\d+")
+_SEARCH_LABEL = re.compile(r"search(-\d+)?/")
+_TWIN_SUFFIXES = (" ~rescaled", " ~matched")
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """One metric of every trial, as frames of seeds (rows, ascending) by arms (columns, in plan order).
+
+    Attributes:
+        value: the metric where the trial is COMPLETE and the value is finite, else NaN.
+        diverged: FAIL `diverged`, or COMPLETE with an infinite value: an outcome without a number.
+        ended: COMPLETE or FAIL.
+        planned: the trial exists.
+    """
+
+    metric: str
+    value: pd.DataFrame
+    diverged: pd.DataFrame
+    ended: pd.DataFrame
+    planned: pd.DataFrame
+
+
+def metric_names(trials: pd.DataFrame) -> list[str]:
+    """Metrics that the frame has a column for, without the prefix `metric.`."""
+    return [str(column).removeprefix("metric.") for column in trials.columns if str(column).startswith("metric.")]
+
+
+def is_weight_dependent(metric: str) -> bool:
+    """Whether a metric is a weighted total: its scale is what the study changes, so arms can't be compared by it."""
+    return _WEIGHTED_TOTAL.search(metric) is not None
+
+
+def check_metric(trials: pd.DataFrame, metric: str) -> None:
+    """Refuse a metric that the frame lacks or that can't compare arms.
+
+    Raises: ValueError.
+    """
+    if is_weight_dependent(metric):
+        raise ValueError(
+            f"{metric}: depends on the weights under study, so its scale differs between arms; "
+            f"compare {FIXED_ALTERNATIVE} instead"
+        )
+    names = metric_names(trials)
+    if metric not in names:
+        near = difflib.get_close_matches(metric, names, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise ValueError(f"{metric}: no column metric.{metric}; there are {', '.join(sorted(names)) or 'none'}{hint}")
+
+
+def arm_roles(trials: pd.DataFrame, baseline: str = "baseline") -> dict[str, Role]:
+    """The role of each arm, in the order in which the plan has them.
+
+    An arm that a search shares with another design is compared; one that a search alone has is not.
+    """
+    first = trials.drop_duplicates("arm")
+    columns = zip(first["arm"].astype(str), first["designs"].astype(str), first["replicate"].astype(int), strict=True)
+    return {arm: _role(arm, designs, replicate, baseline) for arm, designs, replicate in columns}
+
+
+def _role(label: str, designs: str, replicate: int, baseline: str) -> Role:
+    if label == baseline:
+        return "baseline"
+    if replicate > 0 or _AA_LABEL.fullmatch(label):
+        return "aa"
+    if label.endswith(_TWIN_SUFFIXES):
+        return "twin"
+    names = [name.strip() for name in designs.split(",") if name.strip()]
+    if _SEARCH_LABEL.match(label) or (names and all(re.fullmatch(r"search(-\d+)?", name) for name in names)):
+        return "search"
+    return "comparison"
+
+
+def arms_of(trials: pd.DataFrame, *roles: Role, baseline: str = "baseline") -> list[str]:
+    """Labels of the arms with one of these roles, in plan order."""
+    return [label for label, role in arm_roles(trials, baseline).items() if role in roles]
+
+
+def only_removes(label: str) -> bool:
+    """Whether each part of an arm's label starts with `-`; a twin's mark is no part."""
+    for suffix in _TWIN_SUFFIXES:
+        label = label.removesuffix(suffix)
+    return all(part.startswith("-") for part in label.split(", "))
+
+
+def outcomes(trials: pd.DataFrame, metric: str) -> Outcomes:
+    """One metric as seeds by arms.
+
+    Raises: ValueError as `check_metric`, or if an arm has two trials with one seed.
+    """
+    check_metric(trials, metric)
+    twice = trials.duplicated(["arm", "seed"])
+    if twice.any():
+        row = trials.loc[twice].iloc[0]
+        raise ValueError(f"{row['arm']}, seed {row['seed']}: two rows; the frame has one row a planned trial")
+    value = pd.to_numeric(trials[f"metric.{metric}"], errors="coerce").to_numpy(dtype=float)
+    complete = (trials["state"] == "COMPLETE").to_numpy()
+    failed = (trials["state"] == "FAIL").to_numpy()
+    diverged = (failed & (trials["reason"] == "diverged").to_numpy()) | (complete & np.isinf(value))
+    table = pd.DataFrame(
+        {
+            "arm": trials["arm"].astype(str),
+            "seed": trials["seed"].astype(int),
+            "value": np.where(complete & np.isfinite(value), value, np.nan),
+            "diverged": diverged,
+            "ended": complete | failed,
+            "planned": True,
+        }
+    )
+    order = list(dict.fromkeys(table["arm"]))
+    values = table.pivot(index="seed", columns="arm", values="value")  # noqa: PD010 - one row a cell, nothing to pool
+
+    def flags(name: str) -> pd.DataFrame:
+        marked = table.loc[table[name]]
+        return pd.crosstab(marked["seed"], marked["arm"]).reindex_like(values).fillna(0).astype(bool)[order]
+
+    return Outcomes(metric, values[order], flags("diverged"), flags("ended"), flags("planned"))

@@ -1,0 +1,79 @@
+"""What a report is made of, before it becomes HTML, Markdown or LaTeX."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a shown table.
+
+    Attributes:
+        text: what is read.
+        sub: a second, smaller line.
+        href: where the number comes from: an anchor of the page, or a file of the run folder.
+        mark: a verdict or state that colours the cell.
+    """
+
+    text: str
+    sub: str = ""
+    href: str = ""
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One sentence; `lead` is set in bold and coloured by `mark`."""
+
+    text: str
+    lead: str = ""
+    mark: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.lead}: {self.text}" if self.lead else self.text
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: `frame` in full precision for the csv, `head` and `rows` as read.
+
+    Attributes:
+        name: of its csv and tex file.
+        fold: shown closed until asked for.
+        anchor: id that other cells point to.
+    """
+
+    name: str
+    title: str
+    frame: pd.DataFrame
+    head: tuple[str, ...] = ()
+    rows: tuple[tuple[Cell, ...], ...] = ()
+    note: str = ""
+    fold: bool = False
+    anchor: str = ""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure: `axes` is any Axes of it, `alt` says in words what it shows."""
+
+    name: str
+    title: str
+    axes: Axes
+    alt: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading with its sentences and what stands under it. `remarks` are set apart: what a reader must not miss."""
+
+    key: str
+    title: str
+    sentences: tuple[Sentence, ...] = ()
+    remarks: tuple[str, ...] = ()
+    blocks: tuple[Table | Picture, ...] = field(default=())

@@ -1,0 +1,91 @@
+"""A study's report: a folder with one page that works offline, the same in Markdown, tables and figures."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ablate.plots.style import RC
+from ablate.report.blocks import Picture, Section, Table
+from ablate.report.evidence import Study, gather
+from ablate.report.render import html_page, latex_table, markdown_page
+from ablate.report.sections import SECTIONS
+
+#: An SVG above this size (a plot of very many points) goes into the page as a PNG.
+LARGEST_INLINE_SVG = 600_000
+
+
+def build_report(study: Study, out: Path) -> Path:
+    """Write the report of a study, in whatever state it is, and return its first page.
+
+    `out` receives `index.html`, `report.md`, `tables/*.csv` (and `*.tex`) and `figures/*.svg|png`, as
+    `report.formats` asks; tables and figures of an earlier report in it are replaced.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    evidence = gather(study, out, now)
+    formats = evidence.spec.report.formats
+    with mpl.rc_context(RC):
+        sections = [make(evidence) for make in SECTIONS.values()]
+        _clear(out)
+        pictures = _write_figures(sections, out / "figures")
+    _write_tables(sections, out / "tables", latex="latex" in formats)
+    pages = {"html": "index.html", "markdown": "report.md"}
+    written = []
+    for kind, name in pages.items():
+        if kind not in formats:
+            (out / name).unlink(missing_ok=True)
+            continue
+        html = kind == "html"
+        _replace(out / name, html_page(evidence, sections, pictures) if html else markdown_page(evidence, sections))
+        written.append(out / name)
+    return written[0] if written else out / "tables"
+
+
+def _clear(out: Path) -> None:
+    """Remove the tables and figures of an earlier report; nothing else."""
+    for pattern in ("tables/*.csv", "tables/*.tex", "figures/*.svg", "figures/*.png"):
+        for path in out.glob(pattern):
+            path.unlink()
+
+
+def _write_figures(sections: list[Section], folder: Path) -> dict[str, Path]:
+    """Every picture as SVG and PNG; returns the file that a page embeds, by the picture's name."""
+    folder.mkdir(exist_ok=True)
+    chosen = {}
+    for picture in (block for section in sections for block in section.blocks if isinstance(block, Picture)):
+        figure = _figure(picture.axes)
+        svg, png = folder / f"{picture.name}.svg", folder / f"{picture.name}.png"
+        figure.savefig(svg, metadata={"Date": None})
+        figure.set_layout_engine("none")  # it is laid out; doing it again takes as long as drawing
+        figure.savefig(png, dpi=160)
+        chosen[picture.name] = svg if svg.stat().st_size <= LARGEST_INLINE_SVG else png
+    return chosen
+
+
+def _figure(axes: Axes) -> Figure:
+    figure = axes.get_figure(root=True)
+    if figure is None:
+        raise ValueError("a picture's axes belong to no figure")
+    return figure
+
+
+def _write_tables(sections: list[Section], folder: Path, *, latex: bool) -> None:
+    folder.mkdir(exist_ok=True)
+    for table in (block for section in sections for block in section.blocks if isinstance(block, Table)):
+        if not table.name:
+            continue
+        table.frame.to_csv(folder / f"{table.name}.csv", index=False)
+        if latex and table.rows:
+            _replace(folder / f"{table.name}.tex", latex_table(table))
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    draft = path.with_name(path.name + ".draft")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)

@@ -1,0 +1,118 @@
+"""Sections as HTML, Markdown and LaTeX. Nothing is concluded here."""
+
+from __future__ import annotations
+
+import base64
+import re
+from pathlib import Path
+
+import jinja2
+from markupsafe import Markup
+
+from ablate.report.blocks import Cell, Picture, Section, Sentence, Table
+from ablate.report.evidence import Evidence
+from ablate.report.wording import progress_sentence
+
+_MIME = {".svg": "image/svg+xml", ".png": "image/png"}
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "−": "$-$", "±": r"$\pm$", "∞": r"$\infty$",
+    "Δ": r"$\Delta$", "–": "--", "<": "$<$", ">": "$>$",
+}  # fmt: skip
+
+
+def html_page(evidence: Evidence, sections: list[Section], pictures: dict[str, Path]) -> str:
+    """The whole report as one page that needs no other file."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("ablate.report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters["breakable"] = _breakable
+    environment.tests["picture"] = lambda block: isinstance(block, Picture)
+    return environment.get_template("index.html.j2").render(
+        spec=evidence.spec,
+        now=evidence.now,
+        progress=progress_sentence(evidence.states),
+        sections=sections,
+        images={name: _data_uri(path) for name, path in pictures.items()},
+    )
+
+
+def _breakable(text: str) -> Markup:
+    """Text that may break after `_`, `/` and `,`, and nowhere within a part between them."""
+    parts = re.findall(r"[^_/,]*[_/,]?", text)
+    return Markup("<wbr>").join(Markup('<span class="part">{}</span>').format(part) for part in parts if part)
+
+
+def _data_uri(path: Path) -> str:
+    return f"data:{_MIME[path.suffix]};base64,{base64.b64encode(path.read_bytes()).decode('ascii')}"
+
+
+def markdown_page(evidence: Evidence, sections: list[Section]) -> str:
+    """The report as Markdown, figures by link."""
+    parts = [f"# {_markdown(evidence.spec.study)}", ""]
+    if evidence.spec.question:
+        parts += [f"*{_markdown(evidence.spec.question)}*", ""]
+    parts += [progress_sentence(evidence.states), ""]
+    for section in sections:
+        parts += [f"## {_markdown(section.title)}", ""]
+        parts += [f"> **{_markdown(remark)}**\n" for remark in section.remarks]
+        parts += [f"- {_markdown_sentence(sentence)}" for sentence in section.sentences]
+        parts.append("")
+        for block in section.blocks:
+            parts += _markdown_block(block)
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _markdown_block(block: Table | Picture) -> list[str]:
+    if isinstance(block, Picture):
+        note = [_markdown(block.note), ""] if block.note else []
+        return [f"![{_markdown(block.alt)}](figures/{block.name}.svg)", "", *note]
+    if not block.rows:
+        return []
+    lines = [f"**{_markdown(block.title)}**", ""]
+    lines.append("| " + " | ".join(_markdown(name) for name in block.head) + " |")
+    lines.append("|" + " --- |" * len(block.head))
+    lines += ["| " + " | ".join(_markdown_cell(cell) for cell in row) + " |" for row in block.rows]
+    return [*lines, "", *([_markdown(block.note), ""] if block.note else [])]
+
+
+def _markdown_sentence(sentence: Sentence) -> str:
+    if sentence.lead:
+        return f"**{_markdown(sentence.lead)}**: {_markdown(sentence.text)}"
+    return _markdown(sentence.text)
+
+
+def _markdown_cell(cell: Cell) -> str:
+    text = _markdown(cell.text)
+    if cell.href and not cell.href.startswith("#"):
+        text = f"[{text}]({cell.href})"
+    return f"{text} ({_markdown(cell.sub)})" if cell.sub else text
+
+
+def _markdown(text: str) -> str:
+    """Text in which nothing is read as Markdown or HTML."""
+    for character in "\\`*_[]<>|":
+        text = text.replace(character, f"&#{ord(character)};" if character in "<>|" else f"\\{character}")
+    return " ".join(text.split())
+
+
+def latex_table(table: Table) -> str:
+    """A `tabular` with booktabs rules, a row a line, ready to be input."""
+    lines = [f"% {' '.join(table.title.split())}; needs \\usepackage{{booktabs}}"]
+    lines.append(rf"\begin{{tabular}}{{l{'r' * (len(table.head) - 1)}}}")
+    lines += [r"\toprule", " & ".join(_latex(name) for name in table.head) + r" \\", r"\midrule"]
+    lines += [" & ".join(_latex_cell(cell) for cell in row) + r" \\" for row in table.rows]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _latex_cell(cell: Cell) -> str:
+    return f"{_latex(cell.text)} ({_latex(cell.sub)})" if cell.sub else _latex(cell.text)
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(character, character) for character in " ".join(text.split()))
