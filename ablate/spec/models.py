@@ -7,6 +7,7 @@ Pure data: no torch, ray, optuna or mlflow.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -130,8 +131,14 @@ class ReportSettings(Section):
 
 # --- factors ------------------------------------------------------------------------------------
 
-#: Stands for "not given" where null is a value that a factor may take.
-MISSING: Any = ...
+
+class Missing(Enum):
+    """Stands for "not given" where null is a value that a factor may take."""
+
+    MISSING = "missing"
+
+
+MISSING: Any = Missing.MISSING
 
 
 class FactorModel(Section):
@@ -142,7 +149,7 @@ class FactorModel(Section):
     max: float | None = None
     levels: Annotated[int, Field(ge=2)] = 5
     distribution: Literal["uniform", "log_uniform"] = "uniform"
-    ablate_to: Any = MISSING
+    ablate_to: Any = Field(default_factory=lambda: MISSING)
     when: str | None = None
 
     @model_validator(mode="after")
@@ -224,6 +231,8 @@ class StudySpec:
         code_version: the user's own word for the code of a workload, or None.
         source: the file's name as given, for messages.
         folder: the folder of the file: on the import path of commands and workers.
+        places: file, line and column of what a plan may still find wrong: a design by its name, the `when` of a
+            factor by its path.
     """
 
     study: str
@@ -249,3 +258,4 @@ class StudySpec:
     folder: str = ""
     document: Config = field(default_factory=dict)
     """The merged file itself (after `extends` and `--set`), what `study.yaml` of a run folder holds."""
+    places: dict[str, tuple[str, int, int]] = field(default_factory=dict, compare=False, repr=False)

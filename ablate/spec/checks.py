@@ -1,0 +1,165 @@
+"""What a study file may not ask for, once each part of it is sound: metrics, the scale c, what is not there yet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ablate.spec.designs import Unit, same
+from ablate.spec.expressions import ExpressionError, holds, parse
+from ablate.spec.file_model import DesignModel
+from ablate.spec.findings import Findings
+from ablate.spec.models import Config, EarlyStop, Factor, Metrics, Run, Seeds
+from ablate.spec.paths import leaf_paths, matching
+from ablate.spec.wording import hint, shown
+
+#: Weights of the terms of the loss stack: an arm keeps at least one of them on.
+TERM_WEIGHTS = "reconstruction.*_weight"
+RAW = "reconstruction.raw_weight"
+NORMALIZED = "reconstruction.distribution_normalized_weight"
+SCALE = "reconstruction.zfree_reference_scale"
+
+#: What is ablated scales these: no comparison of them between arms means anything.
+WEIGHTED_TOTALS = re.compile(r"(train|eval|select)/(objective|total_loss|loss|beta|effective_beta)")
+METRIC_NAME = re.compile(r"[\w\-. :/]+")
+DISTORTION = "eval/nll_per_token"
+FIXED = "eval/neg_elbo_per_token"
+
+
+# --- metrics --------------------------------------------------------------------------------------
+
+
+def check_metrics(
+    findings: Findings, metrics: Metrics, known: frozenset[str] | None, config: Config | None
+) -> list[str]:
+    """Add what is wrong with the metrics; returns warnings."""
+    named = [(("metrics", "primary"), metrics.primary)]
+    named += [(("metrics", "secondary", index), metric) for index, metric in enumerate(metrics.secondary)]  # type: ignore[misc]
+    seen: set[str] = set()
+    for loc, metric in named:
+        if metric.name in seen:
+            findings.add((*loc, "name"), f"{metric.name} is named twice")
+        elif message := _unfit_metric(metric.name, known):
+            findings.add((*loc, "name"), message)
+        elif message := _unreached(metric.at, config):
+            findings.add((*loc, "at"), message)
+        seen.add(metric.name)
+    if metrics.primary.name == DISTORTION:
+        return [
+            f"metrics.primary: {DISTORTION} is the distortion, which KL buys: an arm that spends more rate always wins "
+            f"on it; {FIXED} charges the rate"
+        ]
+    return []
+
+
+def _unfit_metric(name: str, known: frozenset[str] | None) -> str | None:
+    if WEIGHTED_TOTALS.fullmatch(name):
+        return f"got {name}, which depends on the weights under study; allowed: a fixed metric; did you mean {FIXED}?"
+    if known is not None and name not in known:
+        near = hint(name, known)
+        allowed = "" if near else f": {', '.join(sorted(known))}"
+        return f"got {shown(name)}; allowed: a metric of the workload{allowed}{near}"
+    if not METRIC_NAME.fullmatch(name):
+        return f"got {shown(name)}; allowed: letters, digits, '_', '-', '.', ' ', ':' and '/'"
+    return None
+
+
+def _unreached(at: str, config: Config | None) -> str | None:
+    steps = (config or {}).get("training", {})
+    last = steps.get("steps") if isinstance(steps, Mapping) else None
+    if at == "last" or not isinstance(last, int) or int(at.partition(":")[2][:20]) <= last:
+        return None
+    return f"got {shown(at)}; allowed: last, or a step up to training.steps, {last}"
+
+
+# --- constraints --------------------------------------------------------------------------------
+
+
+def check_constraints(findings: Findings, constraints: Iterable[str], baseline: Config) -> None:
+    """Add expressions that cannot be read, and those that the baseline breaks."""
+    paths = list(leaf_paths(baseline))
+    for index, source in enumerate(constraints):
+        try:
+            kept = holds(parse(source, paths), baseline)
+        except ExpressionError as error:
+            findings.add(("constraints", index), f"got {shown(source)}: {error}")
+            continue
+        if not kept:
+            findings.add(
+                ("constraints", index), f"the baseline breaks {shown(source)}; allowed: what the baseline keeps"
+            )
+
+
+def check_terms(findings: Findings, baseline: Config) -> None:
+    """Add a problem where the baseline has no term on: nothing would be learnt, and everything left out is the same."""
+    paths = matching(TERM_WEIGHTS, leaf_paths(baseline))
+    weights: Mapping[str, Any] = baseline.get("reconstruction", {}) if paths else {}
+    if paths and all(weights[path.partition(".")[2]] == 0 for path in paths):
+        findings.add(
+            ("baseline", "reconstruction"), f"every weight is 0; allowed: at least one of {TERM_WEIGHTS} above 0"
+        )
+
+
+def check_scale(findings: Findings, baseline: Config, factors: Iterable[Factor], vary: Iterable[str]) -> None:
+    """Add a problem where c is a number although it changes between arms."""
+    scale = baseline.get("reconstruction", {})
+    scale = scale.get("zfree_reference_scale") if isinstance(scale, Mapping) else None
+    studied = list(factors)
+    numbers = [scale, *(level for factor in studied if factor.path == SCALE for level in factor.levels)]
+    if not any(isinstance(number, int | float) for number in numbers):
+        return
+    moving = [
+        factor.path
+        for factor in studied
+        if factor.path == "reconstruction.token_aggregation" or factor.path.partition(".")[0] in ("data", "reference")
+    ]
+    moving += [f"seeds.vary {part}" for part in vary if part in ("data", "reference")]
+    if moving:
+        message = f"got a number, but it changes with {', '.join(moving)}, which is studied; allowed: auto"
+        findings.add(("baseline", "reconstruction", "zfree_reference_scale"), message)
+
+
+# --- what is not there yet -----------------------------------------------------------------------
+
+
+def check_not_yet(findings: Findings, designs: Iterable[DesignModel | None], seeds: Seeds | None) -> None:
+    """Add a problem for each design or setting that the schema knows and that does not exist yet."""
+    for index, design in enumerate(designs):
+        for kind in ("factorial", "search"):
+            if design is not None and kind in design.model_fields_set:
+                message = "not there yet; allowed: leave_one_out, add_one_in, one_at_a_time, grid"
+                findings.add(("designs", index, kind), message, at_key=True)
+    if seeds is not None and set(seeds.vary) != {"training"}:
+        findings.add(("seeds", "vary"), "varying more than training is not there yet; allowed: [training]")
+
+
+def check_early_stop(findings: Findings, early_stop: EarlyStop) -> None:
+    """Add a problem where arms that are compared would be stopped early."""
+    if early_stop.kind != "none":
+        message = f"got {shown(early_stop.kind)}; a search alone may stop early, and there is none yet; allowed: none"
+        findings.add(("early_stop", "kind"), message)
+
+
+def check_pack(findings: Findings, run: Run) -> None:
+    """Add a problem where trials would be trained together."""
+    if run.pack not in ("auto", 1):
+        findings.add(("run", "pack"), f"got {run.pack}; training trials together is not there yet; allowed: auto, 1")
+
+
+# --- what is allowed, and misleads ----------------------------------------------------------------
+
+
+def one_term_twice(moved: Iterable[Unit]) -> bool:
+    """Whether raw and distribution-normalized are moved one without the other."""
+    alone = {unit[0].path for unit in moved if len(unit) == 1}
+    return {RAW, NORMALIZED} <= alone
+
+
+def constant_factors(factors: Iterable[Factor]) -> list[str]:
+    """A warning for each factor that takes the baseline's value alone."""
+    return [
+        f"factors.{factor.path}: its one level is the baseline's; it changes nothing"
+        for factor in factors
+        if all(same(level, factor.baseline) for level in factor.levels)
+    ]

@@ -1,0 +1,144 @@
+"""Designs as the file has them: what each ranges over, and whether its factors have what it needs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+from ablate.spec.file_model import DesignModel
+from ablate.spec.findings import Findings, Loc
+from ablate.spec.models import MISSING, Design, Factor
+from ablate.spec.paths import canonical, matching
+from ablate.spec.wording import hint, listed
+
+MAX_ARMS = 1_000_000
+"""The most arms that one design may have."""
+
+Unit = tuple[Factor, ...]
+"""Factors that move as one: one factor, or a group of `together`."""
+
+
+def units(over: Iterable[str], factors: Mapping[str, Factor], together: Sequence[Sequence[str]]) -> list[Unit]:
+    """What a design moves: each factor it ranges over, a group of `together` as one."""
+    group_of = {path: group for group in together for path in group}
+    found = {tuple(group_of.get(path, (path,))): None for path in over}
+    return [tuple(factors[path] for path in group) for group in found]
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether two values are one; 1, 1.0, true, "1" and null are five."""
+    return canonical(left) == canonical(right)
+
+
+def removable(unit: Unit) -> bool:
+    """Whether setting the unit to `ablate_to` changes the baseline."""
+    return not all(same(factor.baseline, factor.ablate_to) for factor in unit)
+
+
+def levels(unit: Unit) -> list[tuple[Any, ...]]:
+    """The values that a unit steps through, one for each of its factors."""
+    return list(zip(*(factor.levels for factor in unit), strict=True))
+
+
+def is_baseline(unit: Unit, level: Sequence[Any]) -> bool:
+    """Whether a level is the baseline's."""
+    return all(same(value, factor.baseline) for value, factor in zip(level, unit, strict=True))
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def resolve_together(
+    findings: Findings, groups: Sequence[Sequence[str]], factors: Mapping[str, Factor], known: Iterable[str]
+) -> tuple[tuple[str, ...], ...]:
+    """The groups of factors that move as one, globs expanded."""
+    resolved: list[tuple[str, ...]] = []
+    taken: set[str] = set()
+    for index, group in enumerate(groups):
+        loc: Loc = ("together", index)
+        paths = _factors_of(findings, group, loc, factors, known)
+        if paths is None:
+            continue
+        if len(paths) < 2:
+            findings.add(loc, "one factor; allowed: at least two, which then move as one")
+        elif twice := [path for path in paths if path in taken]:
+            findings.add(loc, f"{twice[0]} is in another group already")
+        else:
+            resolved.append(paths)
+            taken.update(paths)
+    return tuple(resolved)
+
+
+def _factors_of(
+    findings: Findings, globs: Sequence[str], loc: Loc, factors: Mapping[str, Factor], known: Iterable[str]
+) -> tuple[str, ...] | None:
+    """The factors that globs stand for, in the file's order; None where one stands for none."""
+    known = list(known)
+    names = [*factors, *known]
+    wanted: set[str] = set()
+    fine = True
+    for index, glob in enumerate(globs):
+        found = matching(glob, names)
+        wanted.update(found)
+        if not found and not any(matching(key, [glob]) for key in known):
+            place: Loc = (*loc, index) if isinstance(globs, tuple) else loc
+            message = f"{glob} matches no factor; allowed: {listed(names)}{hint(glob, names)}"
+            findings.add(place, message)
+            fine = False
+    return tuple(path for path in factors if path in wanted) if fine else None
+
+
+def resolve_designs(
+    findings: Findings,
+    models: Sequence[DesignModel | None],
+    factors: Mapping[str, Factor],
+    together: Sequence[Sequence[str]],
+    known: Sequence[str],
+) -> tuple[Design, ...]:
+    """The designs in order. `known` are the keys of `factors`, also of those that could not be read."""
+    counts: Counter[str] = Counter()
+    designs: list[Design] = []
+    for index, model in enumerate(models):
+        if model is None:
+            continue
+        kind = next(iter(model.model_fields_set))
+        written = getattr(model, kind)
+        over = written if isinstance(written, str | tuple) else written.over
+        loc: Loc = ("designs", index, kind) if isinstance(written, str | tuple) else ("designs", index, kind, "over")
+        globs = [over] if isinstance(over, str) else over
+        paths = _factors_of(findings, globs, loc, factors, known)
+        counts[kind] += 1
+        name = kind if counts[kind] == 1 else f"{kind}-{counts[kind]}"
+        if not paths:
+            continue
+        settings = {} if isinstance(written, str | tuple) else written.model_dump(exclude={"over"})
+        if message := _unfit(kind, units(paths, factors, together)):
+            findings.add(loc, message)
+        designs.append(Design(kind, name, paths, settings))
+    return tuple(designs)
+
+
+def _unfit(kind: str, moved: list[Unit]) -> str | None:
+    """Why a design over these units has no arms; None where it has some."""
+    if kind in ("leave_one_out", "add_one_in", "factorial"):
+        without = [factor.path for unit in moved for factor in unit if factor.ablate_to is MISSING]
+        if without:
+            return f"{', '.join(without)} without `ablate_to`; {kind} needs one in every factor"
+        if not any(map(removable, moved)):
+            return "yields no arm: the baseline has every one of these factors at `ablate_to` already"
+    if kind in ("one_at_a_time", "grid", "search"):
+        for unit in moved:
+            if len({len(factor.levels) for factor in unit}) > 1:
+                counts = ", ".join(f"{factor.path} {len(factor.levels)}" for factor in unit)
+                return f"factors that move together have as many levels each; got {counts}"
+    if kind == "one_at_a_time" and all(is_baseline(unit, level) for unit in moved for level in levels(unit)):
+        return "yields no arm: these factors have no level but the baseline's"
+    if kind == "grid":
+        size = prod(len(unit[0].levels) for unit in moved)
+        if size > MAX_ARMS:
+            return f"a grid of {size} arms; at most {MAX_ARMS}"
+        if all(is_baseline(unit, level) for unit in moved for level in levels(unit)):
+            return "yields no arm: these factors have no level but the baseline's"
+    return None

@@ -1,0 +1,105 @@
+"""The study file as it is written: every key, its type, and what an editor says of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from ablate.spec.models import (
+    Analysis,
+    Controls,
+    EarlyStop,
+    Evaluation,
+    FactorModel,
+    Metrics,
+    ReportSettings,
+    Run,
+    Section,
+    Seeds,
+    Track,
+)
+
+Globs = str | Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
+"""A factor path or glob, or a list of them."""
+
+
+class Factorial(Section):
+    """Two levels of each factor: its baseline value (+) and its `ablate_to` (-)."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    over: Globs
+    resolution: Literal["III", "IV", "V", "VI"] | None = None
+    """The least resolution of a regular fraction."""
+    fraction: Literal["full", "plackett_burman"] | None = None
+
+
+class Search(Section):
+    """Arms proposed by a sampler."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    over: Globs
+    sampler: Literal["tpe", "gp", "cmaes", "nsga2", "nsga3", "random", "qmc", "grid", "brute_force"] = "tpe"
+    trials: Annotated[int, Field(ge=1)] = 40
+    simplex: bool = False
+    """Search shares of the effective token weight, which keeps the effective beta fixed."""
+    objective: str | None = None
+    """A `select/` metric; null: the twin of the primary metric."""
+
+
+class DesignModel(Section):
+    """One design: exactly one of these keys."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True, json_schema_extra={"minProperties": 1, "maxProperties": 1})
+
+    leave_one_out: Globs | None = None
+    """One matched factor at `ablate_to`, the rest at baseline."""
+    add_one_in: Globs | None = None
+    """All matched factors at `ablate_to` but one."""
+    one_at_a_time: Globs | None = None
+    """Each level of each factor but the baseline's, the rest at baseline."""
+    grid: Globs | None = None
+    """Every combination of the levels of the matched factors."""
+    factorial: Factorial | None = None
+    search: Search | None = None
+
+
+class StudyFile(Section):
+    """A study file of an ablation study."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True, title="Study")
+
+    version: Literal[1] = 1
+    study: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,64}$")]
+    """Names the run folder and the records: 1 to 64 of a-z, 0-9 and -."""
+    question: str = ""
+    """The question that the study answers, in one sentence."""
+    extends: str | None = None
+    """A study file that this one is merged over; relative to this file."""
+    folder: str | None = None
+    """Where the workload's code is looked for; null: the folder of this file."""
+    workload: str
+    """`synthetic_sequences`, `sequence_file`, or `package.module:function`."""
+    code_version: Annotated[str, Field(min_length=1)] | None = None
+    """Your own word for the version of the workload's code; null: a hash of its source files."""
+    baseline: dict[str, Any] = Field(default_factory=dict)
+    """The reference arm, over the workload's own defaults."""
+    factors: dict[str, FactorModel | list[Any]]
+    """What is studied: a path of the baseline, or a glob, and its values."""
+    together: Annotated[tuple[Annotated[tuple[str, ...], Field(strict=False)], ...], Field(strict=False)] = ()
+    """Groups of factors that move as one."""
+    constraints: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Expressions that are true of every arm."""
+    designs: Annotated[tuple[DesignModel, ...], Field(strict=False, min_length=1)]
+    """Which arms there are; expanded in order, merged, the same arm once."""
+    seeds: Seeds = Seeds()
+    controls: Controls = Controls()
+    metrics: Metrics
+    analysis: Analysis = Analysis()
+    early_stop: EarlyStop = EarlyStop()
+    evaluation: Evaluation = Evaluation()
+    run: Run = Run()
+    track: Track = Track()
+    report: ReportSettings = ReportSettings()
