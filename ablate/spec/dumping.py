@@ -17,12 +17,12 @@ PLAIN = re.compile(r"[A-Za-z_][\w.*/-]*", re.ASCII)
 
 
 def dump_study(spec: StudySpec) -> str:
-    """The document with `extends` and `--set` merged in, and the folder where its code is; gives the same plan."""
+    """The document with `extends` and `--set` merged in. Loaded again, it gives the same plan."""
     yaml = YAML()
     yaml.width = MAX_WIDTH
     yaml.representer.ignore_aliases = lambda _data: True
     stream = io.StringIO()
-    yaml.dump(_quoted(dict(spec.document) | {"folder": spec.folder}), stream)
+    yaml.dump(_quoted(spec.document), stream)
     return stream.getvalue()
 
 

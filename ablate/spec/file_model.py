@@ -78,8 +78,6 @@ class StudyFile(Section):
     """The question that the study answers, in one sentence."""
     extends: str | None = None
     """A study file that this one is merged over; relative to this file."""
-    folder: str | None = None
-    """Where the workload's code is looked for; null: the folder of this file."""
     workload: str
     """`synthetic_sequences`, `sequence_file`, or `package.module:function`."""
     code_version: Annotated[str, Field(min_length=1)] | None = None

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -44,13 +42,16 @@ def load_study(
     overrides: Sequence[str] = (),
     seeds: int | None = None,
     workload_lookup: Lookup | None,
+    folder: Path | str | None = None,
 ) -> StudySpec:
     """Read a study file and all that it extends.
 
     Args:
         overrides: `path=value` each, as `--set` gives them; later wins.
         seeds: how many seeds, instead of the file's number.
-        workload_lookup: finds a workload by name; None checks nothing against the workload.
+        workload_lookup: finds a workload by name; None checks nothing against the workload. The caller sees to it
+            that the workload's code is on the import path.
+        folder: where that code is; None: the folder of the file.
     Raises: SpecError with every problem of the file, each at its place.
     """
     early: list[Problem] = []
@@ -59,36 +60,22 @@ def load_study(
     findings.problems += early
     document: Config = root.plain()
     fields = _Fields(findings, document)
-    folder = Path(path).parent.joinpath(fields.get("folder") or "").resolve()
-    workload = _find(findings, fields.get("workload"), workload_lookup, folder)
-    spec = _resolve(findings, fields, workload, str(path), str(folder))
+    workload = _find(findings, fields.get("workload"), workload_lookup)
+    spec = _resolve(findings, fields, workload, str(path), str(Path(folder or Path(path).parent).resolve()))
     findings.raise_any()
     assert spec is not None
     return spec
 
 
-def _find(findings: Findings, name: str | None, lookup: Lookup | None, folder: Path) -> Workload | None:
+def _find(findings: Findings, name: str | None, lookup: Lookup | None) -> Workload | None:
     """The workload of that name; None where there is none to check against."""
     if name is None or lookup is None:
         return None
     try:
-        with _importable(folder):
-            return lookup(name)
+        return lookup(name)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - importing a user's module can raise anything
         findings.add(("workload",), f"got {shown(name)}; it cannot be loaded: {type(error).__name__}: {error}")
         return None
-
-
-@contextmanager
-def _importable(folder: Path) -> Iterator[None]:
-    """Within it, modules of the study file's folder, then of the current one, can be imported."""
-    added = [str(folder), str(Path.cwd())]
-    sys.path[:0] = added
-    try:
-        yield
-    finally:
-        for entry in added:
-            sys.path.remove(entry)
 
 
 # --- the fields, each by itself -----------------------------------------------------------------

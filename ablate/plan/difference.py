@@ -1,0 +1,63 @@
+"""What an edited study file would run: trials kept, new and dropped."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ablate.plan.model import Plan, PlannedTrial
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Trials of a new plan that the old one has (`kept`) and has not (`new`), and those of the old one alone."""
+
+    kept: tuple[PlannedTrial, ...]
+    new: tuple[PlannedTrial, ...]
+    dropped: tuple[PlannedTrial, ...]
+
+
+def plan_difference(old: Plan, new: Plan) -> Difference:
+    """Compare two plans by the identity of their trials; labels, order and run settings change nothing."""
+    before = {trial.trial_id for trial in old.trials}
+    after = {trial.trial_id for trial in new.trials}
+    return Difference(
+        kept=tuple(trial for trial in new.trials if trial.trial_id in before),
+        new=tuple(trial for trial in new.trials if trial.trial_id not in before),
+        dropped=tuple(trial for trial in old.trials if trial.trial_id not in after),
+    )
+
+
+def difference_json(difference: Difference) -> dict[str, Any]:
+    """A difference as JSON values."""
+    return {
+        name: [{"trial_id": trial.trial_id, "arm": trial.arm.label, "seed": trial.seed} for trial in trials]
+        for name, trials in _named(difference).items()
+    }
+
+
+def difference_text(difference: Difference) -> RenderableType:
+    """A difference for a terminal: one row an arm."""
+    counts = {name: _by_arm(trials) for name, trials in _named(difference).items()}
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("arm", overflow="fold")
+    for name in counts:
+        table.add_column(name, justify="right")
+    for arm in dict.fromkeys(arm for by_arm in counts.values() for arm in by_arm):
+        table.add_row(Text(arm), *(str(by_arm[arm] or "") for by_arm in counts.values()))
+    total = ", ".join(f"{len(trials)} {name}" for name, trials in _named(difference).items())
+    return Group(table, Text(f"trials: {total}"))
+
+
+def _named(difference: Difference) -> Mapping[str, tuple[PlannedTrial, ...]]:
+    return {"kept": difference.kept, "new": difference.new, "dropped": difference.dropped}
+
+
+def _by_arm(trials: Iterable[PlannedTrial]) -> Counter[str]:
+    return Counter(trial.arm.label for trial in trials)

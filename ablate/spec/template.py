@@ -1,0 +1,114 @@
+"""The study file that `ablate init` writes."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pydantic import BaseModel
+
+
+class Workload(Protocol):
+    """What the file says of a workload."""
+
+    @property
+    def name(self) -> str:
+        """As written under `workload:`."""
+
+    @property
+    def config_type(self) -> type[BaseModel] | None:
+        """Model of the configuration, or None where it is free."""
+
+    @property
+    def primary(self) -> str:
+        """The metric that arms are compared by."""
+
+
+def study_template(workload: Workload | None) -> str:
+    """A commented study file: for the loss stack where the workload has it, else with names to replace."""
+    if workload is None or (workload.config_type is not None and "reconstruction" in workload.config_type.model_fields):
+        parts = LOSS_STACK
+    else:
+        parts = OWN
+    name = workload.name if workload else "synthetic_sequences"
+    primary = (workload.primary if workload else "") or parts["primary"]
+    return TEMPLATE.format(**{**parts, "workload": name, "primary": primary})
+
+
+TEMPLATE = """\
+# yaml-language-server: $schema=./ablate.schema.json
+# The line above gives an editor completion and checks, once `ablate schema > ablate.schema.json` has been run.
+#   ablate validate FILE     checks this file
+#   ablate plan FILE         shows what it would run, and what it can conclude
+#   ablate run FILE          runs what is not on record yet, then builds the report
+version: 1
+study: {study}             # a-z, 0-9 and -: names the run folder and the records
+question: {question}
+
+workload: {workload}
+baseline:                        # the reference arm; what is not written here is the workload's own default
+{baseline}
+factors:                         # what is studied: paths of the baseline; `*` stands for each path it matches
+{factors}
+designs:                         # which arms there are; the same arm is run once
+{designs}
+seeds: {{count: 6}}                # the same seeds for every arm; fewer than 6 can reject nothing at alpha 0.05
+controls: {{aa: 1}}                # the baseline again with other streams: how large a difference can chance alone make?
+
+metrics:
+  primary: {{name: {primary}, goal: minimize, sesoi: {sesoi}}}   # sesoi: smallest effect of interest
+{secondary}"""
+
+LOSS_STACK = {
+    "study": "first-study",
+    "question": "Which reconstruction terms can go without losing 0.02 nats of ELBO per token?",
+    "primary": "eval/neg_elbo_per_token",
+    "sesoi": "0.02",
+    "baseline": """\
+  latent: continuous             # or discrete
+  data: {examples: 1024, select_examples: 256, report_examples: 256}
+  reference: {steps: 400}        # the frozen z-free model that the token weights are made from
+  reconstruction:                # weights of the six terms; the others are 1
+    raw_weight: 1.0
+    token_aggregation: token_sum
+  kl: {beta: 1.0}
+  training: {steps: 200, batch_size: 64, learning_rate: 3.0e-3}
+""",
+    "factors": """\
+  reconstruction.*_weight: {ablate_to: 0, values: [0.5x, 1x, 2x]}     # 0.5x: half the baseline's value
+  reconstruction.token_aggregation: [token_sum, token_mean]
+# kl.beta: {min: 0.1, max: 4, distribution: log_uniform, levels: 5}   # a range, for one_at_a_time and grid
+together: [[reconstruction.raw_weight, reconstruction.distribution_normalized_weight]]   # one term up to a constant
+constraints: ["active(reconstruction.*_weight) >= 1"]
+""",
+    "designs": """\
+  - leave_one_out: reconstruction.*_weight              # one term at `ablate_to`, the rest at baseline
+  - one_at_a_time: reconstruction.token_aggregation     # each other level, the rest at baseline
+# - add_one_in: reconstruction.*_weight                 # one term alone
+# - grid: [reconstruction.token_aggregation, kl.beta]   # all combinations
+""",
+    "secondary": """\
+  secondary:
+    - {name: eval/rate_per_token}
+    - {name: eval/nll_per_token, goal: minimize}
+""",
+}
+
+OWN = {
+    "study": "first-study",
+    "question": "Does the learning rate matter?",
+    "primary": "loss",
+    "sesoi": "0.01",
+    "baseline": """\
+  learning_rate: 1.0e-2          # your function gets these as `config`
+  dropout: 0.1
+""",
+    "factors": """\
+  learning_rate: [0.1x, 1x, 10x]     # multiples of the baseline's value
+  dropout: {ablate_to: 0.0}          # the value that takes it out
+""",
+    "designs": """\
+  - leave_one_out: dropout
+  - one_at_a_time: learning_rate
+""",
+    "secondary": "",
+}
