@@ -44,14 +44,9 @@ if TYPE_CHECKING:
         mean_over_examples,
         token_weighted_masked_nll_per_example,
     )
-    from losses.reconstruction import TERMS, ReconstructionLosses, reconstruction_losses, term_weight_matrices
-    from losses.token_weighting import (
-        PreparedReference,
-        concatenate_references,
-        inverse_surprisal_token_weights,
-        prepare_reference,
-        surprisal_share_token_weights,
-    )
+    from losses.prepared_reference import PreparedReference, concatenate_references
+    from losses.reconstruction import TERMS, ReconstructionLosses, prepare_reference, reconstruction_losses
+    from losses.token_weighting import inverse_surprisal_token_weights, surprisal_share_token_weights
 
 _HOME = {
     "AUXILIARY_TERMS": "auxiliary",
@@ -82,14 +77,13 @@ _HOME = {
     "masked_token_nll_per_position": "nll",
     "mean_over_examples": "nll",
     "token_weighted_masked_nll_per_example": "nll",
+    "PreparedReference": "prepared_reference",
+    "concatenate_references": "prepared_reference",
     "TERMS": "reconstruction",
     "ReconstructionLosses": "reconstruction",
+    "prepare_reference": "reconstruction",
     "reconstruction_losses": "reconstruction",
-    "term_weight_matrices": "reconstruction",
-    "PreparedReference": "token_weighting",
-    "concatenate_references": "token_weighting",
     "inverse_surprisal_token_weights": "token_weighting",
-    "prepare_reference": "token_weighting",
     "surprisal_share_token_weights": "token_weighting",
 }
 

@@ -127,9 +127,8 @@ def field_problem(value: object, metadata: Mapping[str, Any]) -> str | None:
         return None if value in known else f"got {value!r}; {nearest(value, known)}"
     if hasattr(value, "requires_grad"):  # a tensor, told without importing torch
         return None
-    allowed = " and ".join(
-        ["a finite number"] + [f"{sign} {metadata[key]:g}" for key, sign in _SIGNS.items() if key in metadata]
-    )
+    bounds = " and ".join(f"{sign} {metadata[key]:g}" for key, sign in _SIGNS.items() if key in metadata)
+    allowed = f"a finite number {bounds}".rstrip()
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         return f"got {value!r}; allowed: {allowed}"
     holds = (

@@ -1,4 +1,4 @@
-"""What a configuration's weights come to over a data set: the scale c, mean token weights, beta_eff."""
+"""What a configuration comes to over a data set: the scale c, mean effective token weights, beta_eff."""
 
 from __future__ import annotations
 
@@ -9,84 +9,88 @@ import torch
 from torch import Tensor
 
 from losses.config import ReconstructionLossConfig
-from losses.reconstruction import TERMS, term_weight_matrices
-from losses.token_weighting import PreparedReference
+from losses.prepared_reference import PreparedReference
+from losses.reconstruction import TERMS, term_divisors
+from losses.token_weighting import example_weight_unit
 
 
 def zfree_reference_scale(reference: PreparedReference) -> float:
-    """The scale c = <S_b> over the examples of a data set with n_b > 0, under the aggregation it was prepared with.
+    """The scale c = <S_b> over the examples of a data set with n_b > 0, under the aggregation of the reference.
 
     Returns: nats; nan for a data set without an active position.
     Source: docs/loss_stack.md, section 2.
     """
-    return _mean(reference.reference_loss, reference)
+    return _ratio(reference.statistics.reference_loss, reference.statistics.present)
 
 
-def example_weight_mean(reference: PreparedReference) -> float:
-    """<(S + eps)^-1> over the examples of a data set with n_b > 0: the normaliser of the third term.
+def example_weight_mean(reference: PreparedReference, config: ReconstructionLossConfig) -> float:
+    """The data set's <(S + eps)^-1> over the examples with n_b > 0, the normaliser of the third term.
 
     Returns: per nat; nan for a data set without an active position.
+    Raises: ValueError if the reference was prepared with other settings.
     Source: docs/loss_stack.md, section 3, identity 7.
     """
-    return _mean(reference.example_weight, reference) / float(reference.example_weight_unit)
+    reference.check_settings(config)
+    mean = _ratio(reference.statistics.example_weight, reference.statistics.present)
+    return mean / float(example_weight_unit(config))
 
 
-def mean_token_weights(
-    reference: PreparedReference, mask: Tensor, config: ReconstructionLossConfig, chunk: int = 4096
-) -> dict[str, float]:
+def mean_token_weights(reference: PreparedReference, config: ReconstructionLossConfig) -> dict[str, float]:
     """Mean effective token weight of each term for lambda_k = 1: N sum_bt W_k,bt / sum_b n_b.
 
-    Made with the data set's own normaliser of the third term.
-
     Args:
-        reference: of the data set, n examples.
-        mask: [n, L] bool, true where active.
+        reference: of the data set, whose own <(S + eps)^-1> is used.
         config: its scale c and settings; its six weights are not read.
-        chunk: how many examples are looked at at once.
     Returns: by term name; nan for a data set without an active position.
-    Raises: as `reconstruction_losses`.
+    Raises: ValueError if the reference was prepared with other settings.
     Source: docs/loss_stack.md, section 5.
     """
-    mean = example_weight_mean(reference)
-    totals = dict.fromkeys(TERMS, 0.0)
-    for start in range(0, len(reference), chunk):
-        part = slice(start, start + chunk)
-        for name, weights in term_weight_matrices(reference[part], mask[part], config, mean).items():
-            totals[name] += float(weights.sum(dtype=torch.float64))
-    tokens = float(reference.token_count.sum(dtype=torch.float64))
-    return {name: total / tokens if tokens else math.nan for name, total in totals.items()}
-
-
-def mean_effective_token_weight(mean_weights: Mapping[str, float], config: ReconstructionLossConfig) -> float:
-    """W-bar = sum_k lambda_k W-bar_k, of what `mean_token_weights` returns.
-
-    Source: docs/loss_stack.md, section 5.
-    """
-    return sum(float(getattr(config, term.weight_field)) * mean_weights[name] for name, term in TERMS.items())
-
-
-def term_shares(mean_weights: Mapping[str, float], config: ReconstructionLossConfig) -> dict[str, float]:
-    """Each term's share of the mean effective token weight, lambda_k W-bar_k / W-bar; nan where that is 0.
-
-    Source: docs/loss_stack.md, section 5.
-    """
-    total = mean_effective_token_weight(mean_weights, config)
+    reference.check_settings(config)
+    mean = _ratio(reference.statistics.example_weight, reference.statistics.present)
+    divisors = term_divisors(config, None, mean)
+    totals = dict(zip(reference.weightings, reference.weights.sum((0, 2), dtype=torch.float64).tolist(), strict=True))
+    tokens = float(reference.statistics.token_count.sum(dtype=torch.float64))
     return {
-        name: float(getattr(config, term.weight_field)) * mean_weights[name] / total if total else math.nan
+        name: totals[term.weighting] / float(divisors[term.divided_by]) / tokens if tokens else math.nan
         for name, term in TERMS.items()
     }
 
 
+def mean_effective_token_weight(mean_weights: Mapping[str, float], config: ReconstructionLossConfig) -> float:
+    """Mean effective token weight of the objective: sum_k lambda_k times what `mean_token_weights` has of term k.
+
+    Source: docs/loss_stack.md, section 5.
+    """
+    return sum(_weighted(mean_weights, config).values())
+
+
+def term_shares(mean_weights: Mapping[str, float], config: ReconstructionLossConfig) -> dict[str, float]:
+    """Each term's share of the mean effective token weight, by term name; nan where that is 0.
+
+    Source: docs/loss_stack.md, section 5.
+    """
+    total = mean_effective_token_weight(mean_weights, config)
+    return {name: part / total if total else math.nan for name, part in _weighted(mean_weights, config).items()}
+
+
 def effective_coefficient(coefficient: float, mean_weight: float) -> float:
-    """beta_eff of beta, or mu_eff of mu: the coefficient relative to the mean effective token weight.
+    """beta_eff of beta, or mu_eff of mu: relative to the mean effective token weight.
 
-    beta_eff = beta sum_b n_b / (N sum_bt W_bt) = beta / W-bar; nan where W-bar is 0. 1 is the ELBO.
+    beta_eff = beta sum_b n_b / (N sum_bt W_bt) over the training set; 1 is the ELBO.
 
+    Args:
+        coefficient: beta or mu.
+        mean_weight: what `mean_effective_token_weight` returns.
+    Returns: nan where that is 0.
     Source: docs/loss_stack.md, section 5.
     """
     return coefficient / mean_weight if mean_weight else math.nan
 
 
-def _mean(values: Tensor, reference: PreparedReference) -> float:
-    count = float(reference.present.sum(dtype=torch.float64))
-    return float((values * reference.present).sum(dtype=torch.float64)) / count if count else math.nan
+def _weighted(mean_weights: Mapping[str, float], config: ReconstructionLossConfig) -> dict[str, float]:
+    return {name: float(getattr(config, term.weight_field)) * mean_weights[name] for name, term in TERMS.items()}
+
+
+def _ratio(numerator: Tensor, denominator: Tensor) -> float:
+    total = float(denominator.sum(dtype=torch.float64))
+    return float(numerator.sum(dtype=torch.float64)) / total if total else math.nan

@@ -33,7 +33,7 @@ def masked_token_nll_per_position(logits: Tensor, targets: Tensor, mask: Tensor)
     if logits.shape[:-1] != mask.shape:
         raise ValueError(f"logits: got shape {tuple(logits.shape)}; allowed: {(*mask.shape, 'V')} as the mask has it")
     # ignore_index costs nothing, where masking the logits would cost as much as the cross entropy again.
-    active_targets = targets.masked_fill(~mask, IGNORED_TARGET)
+    active_targets = torch.where(mask, targets, IGNORED_TARGET)
     nll = functional.cross_entropy(
         at_least_float32(logits).flatten(0, -2), active_targets.flatten(), ignore_index=IGNORED_TARGET, reduction="none"
     )
@@ -54,7 +54,7 @@ def masked_token_nll_per_example(nll: Tensor, mask: Tensor, aggregation: TokenAg
     Source: docs/loss_stack.md, section 1.
     """
     check_mask(mask, nll=nll)
-    return position_weight(mask, aggregation, nll.dtype) * active_only(nll, mask).sum(-1)
+    return (active_only(nll, mask) / position_divisor(mask, aggregation)).sum(-1)
 
 
 def token_weighted_masked_nll_per_example(
@@ -75,7 +75,7 @@ def token_weighted_masked_nll_per_example(
     """
     check_mask(mask, nll=nll, weights=weights)
     weighted = active_only(weights.detach(), mask) * active_only(nll, mask)
-    return position_weight(mask, aggregation, nll.dtype) * weighted.sum(-1)
+    return (weighted / position_divisor(mask, aggregation)).sum(-1)
 
 
 def mean_over_examples(values: Tensor, mask: Tensor) -> Tensor:
@@ -92,27 +92,26 @@ def mean_over_examples(values: Tensor, mask: Tensor) -> Tensor:
         raise ValueError(f"mask: got {mask.dtype} {tuple(mask.shape)}; allowed: bool of {values.shape[0]} examples")
     present = mask.flatten(1).any(-1) if mask.dim() > 1 else mask
     count = present.sum().clamp(min=1)
-    return at_least_float32(values).masked_fill(~present.view(-1, *[1] * (values.dim() - 1)), 0.0).sum(0) / count
+    return active_only(values, present.view(-1, *[1] * (values.dim() - 1))).sum(0) / count
 
 
-def position_weight(mask: Tensor, aggregation: TokenAggregation, dtype: torch.dtype) -> Tensor:
-    """Weight of an example's positions under an aggregation: 1 or 1/n_b, [B]; finite where n_b = 0."""
+def position_divisor(mask: Tensor, aggregation: TokenAggregation) -> Tensor | int:
+    """What a position's loss is divided by: 1 under token_sum, n_b (at least 1) under token_mean, [B, 1]."""
     if aggregation == "token_sum":
-        return torch.ones(mask.shape[:-1], dtype=torch.promote_types(dtype, torch.float32), device=mask.device)
+        return 1
     if aggregation == "token_mean":
-        count = mask.sum(-1).clamp(min=1)
-        return count.to(torch.promote_types(dtype, torch.float32)).reciprocal()
+        return mask.sum(-1, keepdim=True).clamp(min=1)
     raise ValueError(f"token_aggregation: got {aggregation!r}; {nearest(aggregation, get_args(TokenAggregation))}")
 
 
 def active_only(values: Tensor, mask: Tensor) -> Tensor:
     """The values where active, 0 elsewhere, in float32 or wider; nothing under the mask reaches value or gradient."""
-    return at_least_float32(values).masked_fill(~mask, 0.0)
+    return torch.where(mask, at_least_float32(values), 0.0)
 
 
 def at_least_float32(values: Tensor) -> Tensor:
     """The values in float32, or as they are where they are wider."""
-    return values.to(torch.promote_types(values.dtype, torch.float32))
+    return values if values.dtype in (torch.float32, torch.float64) else values.float()
 
 
 def check_mask(mask: Tensor, **aligned: Tensor) -> None:

@@ -1,21 +1,24 @@
 """The six reconstruction terms: one table, one cross entropy, one weighted sum.
 
-Every term is linear in the token NLL x: L_k = sum_bt W_k,bt x_bt with a detached weight matrix W_k that the
+Every term is linear in the token NLL x: L_k = sum_bt W_k,bt x_bt, with a detached weight matrix W_k that the
 frozen reference decides. So the objective is one contraction, sum_bt W_bt x_bt with W = sum_k lambda_k W_k.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from losses.config import Number, ReconstructionLossConfig
-from losses.nll import active_only, check_mask
-from losses.token_weighting import PreparedReference, prepare_reference, reference_diagnostics
+from losses.nll import active_only, at_least_float32, check_mask
+from losses.prepared_reference import PreparedReference, Weighting, batch_means, reference_diagnostics
+from losses.token_weighting import ReferenceWeights, example_weight_unit, reference_weights
+
+Divisor = Literal["one", "zfree_reference_scale", "example_weight_mean"]
 
 
 class ReconstructionLosses(NamedTuple):
@@ -34,59 +37,63 @@ class ReconstructionLosses(NamedTuple):
     effective_token_weights: Tensor
 
 
-class TermContext(NamedTuple):
-    """What a term's weights are made from.
+def uniform(reference: ReferenceWeights) -> Tensor:
+    """The weights of l_b(1): every active position counts the same."""
+    return reference.uniform
 
-    Attributes:
-        reference: of the batch, or of the data set.
-        uniform: [B, L], the uniform token weights under the aggregation: 1 or 1/n_b where active, else 0.
-        scale: c, `zfree_reference_scale`.
-        example_weight_mean: <(S + eps)^-1>, in the units of `reference.example_weight`.
+
+def example_inverse_surprisal(reference: ReferenceWeights) -> Tensor:
+    """The weights of e_b l_b(1), e_b = (S_b + eps)^-1 / <(S + eps)^-1>, up to that mean."""
+    return reference.uniform * reference.example
+
+
+def surprisal_share(reference: ReferenceWeights) -> Tensor:
+    """The weights of l_b(w)."""
+    return reference.share
+
+
+def concentration_corrected_share(reference: ReferenceWeights) -> Tensor:
+    """The weights of l_b(w) / kappa_b."""
+    return reference.share / reference.concentration
+
+
+def inverse_surprisal(reference: ReferenceWeights) -> Tensor:
+    """The weights of l_b(v)."""
+    return reference.inverse
+
+
+def scale_corrected_inverse(reference: ReferenceWeights) -> Tensor:
+    """The weights of gamma_b l_b(v)."""
+    return reference.inverse * reference.base_scale
+
+
+def prepare_reference(surprisal: Tensor, mask: Tensor, config: ReconstructionLossConfig) -> PreparedReference:
+    """All that depends on the frozen reference alone: the terms' weight matrices and statistics of each example.
+
+    A table too large for some twenty copies of it is handed over in parts, and these are joined by
+    `concatenate_references`.
+
+    Args:
+        surprisal: [n, L], nats, from the frozen z-free reference. Read only where active, clamped to >= 0.
+        mask: [n, L] bool, true where active.
+        config: its alpha, epsilons and aggregation are used, and remembered.
+    Returns: detached, in float32, or float64 where the surprisal is.
+    Raises: ValueError if the shapes differ or the mask is not bool.
+    Source: docs/loss_stack.md, sections 2 to 4.
     """
-
-    reference: PreparedReference
-    uniform: Tensor
-    scale: Number
-    example_weight_mean: Number
-
-
-def uniform_weights(context: TermContext) -> Tensor:
-    """<l_b(1)>: every active position counts the same, [B, L]."""
-    return context.uniform
-
-
-def distribution_normalized_weights(context: TermContext) -> Tensor:
-    """<l_b(1)> / c, [B, L]."""
-    return context.uniform / context.scale
-
-
-def example_inverse_surprisal_weights(context: TermContext) -> Tensor:
-    """<e_b l_b(1)> with e_b = (S_b + eps)^-1 / <(S + eps)^-1>, [B, L]."""
-    return context.uniform * (context.reference.example_weight / context.example_weight_mean).unsqueeze(-1)
-
-
-def surprisal_share_weights(context: TermContext) -> Tensor:
-    """<l_b(w)>, [B, L]."""
-    reference = context.reference
-    return reference.share * reference.position_weight.unsqueeze(-1)
-
-
-def concentration_corrected_weights(context: TermContext) -> Tensor:
-    """<l_b(w) / kappa_b> / c, [B, L]."""
-    reference = context.reference
-    return reference.share * (reference.position_weight / (reference.token_concentration * context.scale)).unsqueeze(-1)
-
-
-def scale_corrected_inverse_weights(context: TermContext) -> Tensor:
-    """<gamma_b l_b(v)> / c, [B, L]."""
-    reference = context.reference
-    return reference.inverse * (reference.position_weight * reference.inverse_base_scale / context.scale).unsqueeze(-1)
-
-
-def inverse_base_weights(context: TermContext) -> Tensor:
-    """<l_b(v)>, before the correction, [B, L]: a diagnostic."""
-    reference = context.reference
-    return reference.inverse * reference.position_weight.unsqueeze(-1)
+    with torch.no_grad():
+        weights, statistics = reference_weights(surprisal, mask, config)
+        weightings = tuple(dict.fromkeys([*(term.weighting for term in TERMS.values()), inverse_surprisal]))
+        dtype = at_least_float32(surprisal).dtype
+        return PreparedReference(
+            torch.stack([weighting(weights) for weighting in weightings], 1).to(dtype),
+            torch.stack(statistics, -1).to(dtype),
+            weightings,
+            config.token_weight_alpha,
+            config.example_inverse_surprisal_epsilon,
+            config.inverse_surprisal_token_weight_epsilon,
+            config.token_aggregation,
+        )
 
 
 def reconstruction_losses(
@@ -98,87 +105,69 @@ def reconstruction_losses(
 ) -> ReconstructionLosses:
     """The six terms, their weighted sum and the ten diagnostics of a batch.
 
-    L_k = sum_bt W_k,bt x_bt and J_recon = sum_k lambda_k L_k, every <.> over the examples with n_b > 0.
+    L_k = sum_bt W_k,bt x_bt and J_recon = sum_k lambda_k L_k, every mean over the examples with n_b > 0.
 
     Args:
         nll: [B, L], x, nats. Read only where active.
         mask: [B, L] bool, true where active.
         reference: [B, L] surprisal in nats, or what `prepare_reference` made of it under the same mask.
-        config: the weights lambda_k and settings.
-        example_weight_mean: the data set's <(S + eps)^-1>, which makes the loss of a batch the mean over its
+        config: the weights lambda_k and the settings.
+        example_weight_mean: the data set's <(S + eps)^-1>, with which the loss of a batch is the mean over its
             micro-batches; None: the batch's own.
-    Returns: see ReconstructionLosses.
-    Raises: ValueError if the shapes differ, the mask is not bool, or the reference was prepared with other settings.
+    Raises: ValueError if the shapes differ, the mask is not bool, the reference was prepared with other settings,
+        or example_weight_mean is a number that is not positive and finite.
     Source: docs/loss_stack.md, sections 3 and 4.
     """
-    check_mask(mask, nll=nll)
-    prepared = _prepared(reference, mask, config)
+    prepared = prepare_reference(reference, mask, config) if isinstance(reference, Tensor) else reference
+    prepared.check_settings(config)
+    check_mask(mask, nll=nll, reference=prepared.weights[:, 0])
     x = active_only(nll, mask)
-    with torch.no_grad():
-        count = prepared.present.sum().clamp(min=1)
-        context = _context(prepared, mask, config, example_weight_mean, count)
-        matrices = [term.weights(context) for term in TERMS.values()]
-        weights = torch.stack([*matrices, inverse_base_weights(context)]) / count
-        effective = _weighted_sum(weights[:-1].unbind(), config)
-        diagnostics = reference_diagnostics(prepared)
-    values = (weights * x).sum((-2, -1)).unbind()
-    terms = dict(zip(TERMS, values[:-1], strict=True))
-    diagnostics["token_weighted_base_loss"] = terms["token_weighted_reconstruction_loss"].detach()
-    diagnostics["inverse_token_weighted_base_loss"] = values[-1].detach()
-    return ReconstructionLosses(terms, diagnostics, (effective * x).sum(), effective)
+    count, statistics = batch_means(prepared)
+    divisors = term_divisors(config, example_weight_mean, statistics.example_weight.clamp(min=1e-30))
+    totals = (prepared.weights * x.unsqueeze(1)).sum((0, 2)) / count
+    losses = dict(zip(prepared.weightings, totals.unbind(), strict=True))
+    terms = {name: losses[term.weighting] / divisors[term.divided_by] for name, term in TERMS.items()}
+    diagnostics = {
+        "token_weighted_base_loss": losses[surprisal_share].detach(),
+        "inverse_token_weighted_base_loss": losses[inverse_surprisal].detach(),
+        **reference_diagnostics(statistics),
+    }
+    weights = _effective_token_weights(prepared, config, divisors).detach() / count
+    return ReconstructionLosses(terms, diagnostics, (weights * x).sum(), weights)
 
 
-def term_weight_matrices(
-    reference: PreparedReference,
-    mask: Tensor,
-    config: ReconstructionLossConfig,
-    example_weight_mean: Number | None = None,
-) -> dict[str, Tensor]:
-    """Each term's weight matrix W_k for lambda_k = 1, times the number of examples with n_b > 0.
+def term_divisors(
+    config: ReconstructionLossConfig, example_weight_mean: Number | None, batch_mean: Number
+) -> dict[Divisor, Number]:
+    """What the mean weighted NLL of a term is divided by.
 
-    L_k = sum_bt W_k,bt x_bt, and these are N W_k, so that they do not depend on how many examples are looked at.
-
-    Args: as `reconstruction_losses` takes them.
-    Returns: [n, L] by term name, detached, 0 where inactive.
-    Raises: as `reconstruction_losses`.
-    Source: docs/loss_stack.md, section 3.
+    Args:
+        config: its scale c and epsilon are used.
+        example_weight_mean: <(S + eps)^-1>, or None.
+        batch_mean: what stands for it then, in the units of `ExampleStatistics.example_weight`.
+    Raises: ValueError if example_weight_mean is a number that is not positive and finite.
     """
-    prepared = _prepared(reference, mask, config)
-    count = prepared.present.sum().clamp(min=1)
-    context = _context(prepared, mask, config, example_weight_mean, count)
-    return {name: term.weights(context) for name, term in TERMS.items()}
-
-
-def _prepared(
-    reference: Tensor | PreparedReference, mask: Tensor, config: ReconstructionLossConfig
-) -> PreparedReference:
-    if isinstance(reference, Tensor):
-        return prepare_reference(reference, mask, config)
-    reference.check_settings(config)
-    check_mask(mask, reference=reference.share)
-    return reference
-
-
-def _context(
-    reference: PreparedReference,
-    mask: Tensor,
-    config: ReconstructionLossConfig,
-    example_weight_mean: Number | None,
-    count: Tensor,
-) -> TermContext:
-    uniform = reference.position_weight.unsqueeze(-1) * mask
     if example_weight_mean is None:
-        mean: Number = (reference.example_weight.sum() / count).clamp(min=torch.finfo(uniform.dtype).tiny)
+        mean = batch_mean
+    elif isinstance(example_weight_mean, Tensor) or 0 < example_weight_mean < math.inf:
+        mean = example_weight_mean * example_weight_unit(config)
     else:
-        mean = example_weight_mean * reference.example_weight_unit
-    return TermContext(reference, uniform, config.zfree_reference_scale, mean)
+        raise ValueError(f"example_weight_mean: got {example_weight_mean!r}; allowed: a finite number > 0")
+    return {"one": 1, "zfree_reference_scale": config.zfree_reference_scale, "example_weight_mean": mean}
 
 
-def _weighted_sum(matrices: Sequence[Tensor], config: ReconstructionLossConfig) -> Tensor:
-    """W = sum_k lambda_k W_k over the terms, in the order of the table."""
-    total = torch.zeros_like(matrices[0])
-    for term, matrix in zip(TERMS.values(), matrices, strict=True):
-        total = total + getattr(config, term.weight_field) * matrix
+def _effective_token_weights(
+    prepared: PreparedReference, config: ReconstructionLossConfig, divisors: dict[Divisor, Number]
+) -> Tensor:
+    """N W = sum_k lambda_k N W_k, [B, L]. Terms that share a weighting are added up before they meet its matrix."""
+    coefficients: dict[Weighting, Number] = {}
+    for term in TERMS.values():
+        coefficient = getattr(config, term.weight_field) / divisors[term.divided_by]
+        coefficients[term.weighting] = coefficients.get(term.weighting, 0.0) + coefficient
+    rows = dict(zip(prepared.weightings, prepared.weights.unbind(1), strict=True))
+    total = torch.zeros_like(prepared.weights[:, 0])
+    for weighting, coefficient in coefficients.items():
+        total = total + coefficient * rows[weighting]
     return total
 
 
@@ -188,27 +177,31 @@ class Term:
 
     Attributes:
         weight_field: the field of ReconstructionLossConfig that holds lambda_k.
-        weights: makes N W_k, [B, L], from what the reference says; 0 where inactive, detached.
+        weighting: makes its weight matrix [n, L] from what the reference says, up to the divisor; 0 where inactive.
+        divided_by: what the weighted NLL, averaged over the examples with n_b > 0, is divided by.
     """
 
     weight_field: str
-    weights: Callable[[TermContext], Tensor]
+    weighting: Weighting
+    divided_by: Divisor = "one"
 
 
-#: The terms by name. To add one: a function above, a line here, a weight field in ReconstructionLossConfig.
+#: The terms by name. To add one: a function above, a line here, and its weight in ReconstructionLossConfig.
 TERMS: dict[str, Term] = {
-    "reconstruction_loss": Term("raw_weight", uniform_weights),
+    "reconstruction_loss": Term("raw_weight", uniform),
     "distribution_normalized_reconstruction_loss": Term(
-        "distribution_normalized_weight", distribution_normalized_weights
+        "distribution_normalized_weight", uniform, "zfree_reference_scale"
     ),
     "example_inverse_surprisal_weighted_reconstruction_loss": Term(
-        "example_inverse_surprisal_weight", example_inverse_surprisal_weights
+        "example_inverse_surprisal_weight", example_inverse_surprisal, "example_weight_mean"
     ),
-    "token_weighted_reconstruction_loss": Term("token_weighted_weight", surprisal_share_weights),
+    "token_weighted_reconstruction_loss": Term("token_weighted_weight", surprisal_share),
     "normalized_concentration_corrected_token_weighted_reconstruction_loss": Term(
-        "normalized_concentration_corrected_token_weighted_weight", concentration_corrected_weights
+        "normalized_concentration_corrected_token_weighted_weight",
+        concentration_corrected_share,
+        "zfree_reference_scale",
     ),
     "normalized_inverse_surprisal_token_weighted_reconstruction_loss": Term(
-        "normalized_inverse_surprisal_token_weighted_weight", scale_corrected_inverse_weights
+        "normalized_inverse_surprisal_token_weighted_weight", scale_corrected_inverse, "zfree_reference_scale"
     ),
 }

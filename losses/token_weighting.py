@@ -1,38 +1,44 @@
-"""Token and example weights from a frozen z-free reference, and all else that depends on it alone.
+"""Token and example weights from a frozen z-free reference, their correction factors and diagnostics.
 
-Everything here is detached, and computed in float64 whatever the surprisal's type: an exponent of 100
-would turn a rounding of the logarithm in float32 into an error of 1e-4 in a weight.
+Everything here is detached and computed in float64, whatever the surprisal's type: an exponent of 100
+would make an error of 1e-5 out of one rounding in float32.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import fields
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from losses.config import Number, ReconstructionLossConfig, TokenAggregation, field_problem
-from losses.nll import active_only, check_mask, position_weight
+from losses.config import Number, ReconstructionLossConfig, field_problem
+from losses.nll import active_only, at_least_float32, check_mask, position_divisor
+
+#: Diagnostics take no weight to be smaller than this.
+SMALLEST_WEIGHT = 2.0**-23
+
+#: Surprisal plus epsilon is taken to be no smaller, in nats: its reciprocal, summed, stays in float32.
+SMALLEST_SURPRISAL = 1e-20
 
 
 def surprisal_share_token_weights(surprisal: Tensor, mask: Tensor, alpha: Number) -> Tensor:
     """Token weights that favour what the reference finds hard: its tempered share of the surprisal.
 
-    w_bt = n_b s_bt^alpha / sum_u s_bu^alpha over the active positions of example b, computed as
-    n_b softmax_t(alpha log s). A surprisal of 0 has weight 0 when alpha > 0; uniform where all are 0.
+    w_bt = n_b s_bt^alpha / sum_u s_bu^alpha over the active positions of example b. A surprisal of 0 has
+    weight 0 when alpha > 0; uniform where all are 0, and for alpha = 0.
 
     Args:
         surprisal: [B, L], nats, from the frozen z-free reference. Read only where active, clamped to >= 0.
         mask: [B, L] bool, true where active.
         alpha: 0 is uniform, 1 the plain share (the exponent convention of Schaul et al. 2016).
-    Returns: [B, L], mean one over each example's active positions, 0 elsewhere, detached.
+    Returns: [B, L], mean one over each example's active positions, 0 elsewhere, detached, float32 or wider.
     Raises: ValueError if the shapes differ, the mask is not bool or alpha is outside [0, 100].
     Source: docs/loss_stack.md, section 2.
     """
-    _check(surprisal, mask, token_weight_alpha=alpha)
-    return _share_weights(_clean(surprisal, mask), mask, alpha).to(_output_dtype(surprisal))
+    _check(surprisal, mask, "token_weight_alpha", alpha)
+    weights = _share_weights(_clean(surprisal, mask), mask, alpha)
+    return weights.to(at_least_float32(surprisal).dtype)
 
 
 def inverse_surprisal_token_weights(surprisal: Tensor, mask: Tensor, epsilon: Number) -> Tensor:
@@ -44,287 +50,155 @@ def inverse_surprisal_token_weights(surprisal: Tensor, mask: Tensor, epsilon: Nu
         surprisal: [B, L], nats, from the frozen z-free reference. Read only where active, clamped to >= 0.
         mask: [B, L] bool, true where active.
         epsilon: > 0, nats.
-    Returns: [B, L], mean one over each example's active positions, 0 elsewhere, detached.
+    Returns: [B, L], mean one over each example's active positions, 0 elsewhere, detached, float32 or wider.
     Raises: ValueError if the shapes differ, the mask is not bool or epsilon <= 0.
     Source: docs/loss_stack.md, section 2.
     """
-    _check(surprisal, mask, inverse_surprisal_token_weight_epsilon=epsilon)
-    return _inverse_weights(_clean(surprisal, mask), mask, epsilon).to(_output_dtype(surprisal))
+    _check(surprisal, mask, "inverse_surprisal_token_weight_epsilon", epsilon)
+    weights = _inverse_weights(_clean(surprisal, mask), mask, epsilon)
+    return weights.to(at_least_float32(surprisal).dtype)
 
 
-# Columns of PreparedReference.examples. Those before _MAXIMA are averaged over a batch, the others maximised.
-_COLUMNS = (
-    "present",
-    "position_weight",
-    "example_weight",
-    "reference_loss",
-    "token_count",
-    "token_concentration",
-    "inverse_base_scale",
-    "share_effective_count",
-    "inverse_effective_count",
-    "share_max",
-    "share_negated_min",
-    "inverse_max",
-    "inverse_negated_min",
-)
-_MAXIMA = _COLUMNS.index("share_max")
-
-_SETTINGS = (
-    "token_weight_alpha",
-    "example_inverse_surprisal_epsilon",
-    "inverse_surprisal_token_weight_epsilon",
-    "token_aggregation",
-)
-
-
-@dataclass(frozen=True)
-class PreparedReference:
-    """What depends on the frozen reference alone: made once a data set, indexed by batch.
+class ReferenceWeights(NamedTuple):
+    """What the terms' weight matrices are made from; 0 where inactive and where n_b = 0.
 
     Attributes:
-        share: [n, L], w_bt of the surprisal share, 0 where inactive.
-        inverse: [n, L], v_bt of the inverse surprisal, 0 where inactive.
-        examples: [n, 13], the per-example numbers; read them by the properties.
-        token_weight_alpha, example_inverse_surprisal_epsilon, inverse_surprisal_token_weight_epsilon,
-        token_aggregation: what it was made with; a configuration with others is refused.
+        uniform: [n, L], 1 under token_sum, 1/n_b under token_mean.
+        share: [n, L], w_bt times `uniform`.
+        inverse: [n, L], v_bt times `uniform`.
+        concentration: [n, 1], kappa_b = sum_t w_bt s_bt / sum_t s_bt >= 1; 1 where undefined.
+        base_scale: [n, 1], gamma_b = sum_t s_bt / sum_t v_bt s_bt >= 1; 1 where undefined.
+        example: [n, 1], max(1, eps) / (S_b + eps), which is e_b up to its mean.
     """
 
+    uniform: Tensor
     share: Tensor
     inverse: Tensor
-    examples: Tensor
-    token_weight_alpha: Number
-    example_inverse_surprisal_epsilon: Number
-    inverse_surprisal_token_weight_epsilon: Number
-    token_aggregation: TokenAggregation
-
-    def __len__(self) -> int:
-        return self.examples.shape[0]
-
-    def __getitem__(self, index: Any) -> PreparedReference:
-        """The examples of a batch; `index` is a slice or a tensor of indices."""
-        return self._map(lambda values: values[index])
-
-    def to(self, *args: Any) -> PreparedReference:
-        """The same on another device or in another dtype; arguments as `Tensor.to` takes them."""
-        return self._map(lambda values: values.to(*args))
-
-    def _map(self, function: Any) -> PreparedReference:
-        return replace(
-            self, share=function(self.share), inverse=function(self.inverse), examples=function(self.examples)
-        )
-
-    def column(self, name: str) -> Tensor:
-        """One of the per-example numbers, [n]."""
-        return self.examples[:, _COLUMNS.index(name)]
-
-    @property
-    def present(self) -> Tensor:
-        """1 where n_b > 0, else 0, [n]."""
-        return self.column("present")
-
-    @property
-    def position_weight(self) -> Tensor:
-        """What aggregation makes of a position's loss: 1 under token_sum, 1/n_b under token_mean, [n]."""
-        return self.column("position_weight")
-
-    @property
-    def example_weight(self) -> Tensor:
-        """max(1, eps) / (S_b + eps), 0 where n_b = 0, [n]: e_b up to the mean; see `example_weight_unit`."""
-        return self.column("example_weight")
-
-    @property
-    def example_weight_unit(self) -> Number:
-        """max(1, eps): in units of its inverse the (S_b + eps)^-1 stay in float32 however large eps is."""
-        epsilon = self.example_inverse_surprisal_epsilon
-        return epsilon.clamp(min=1) if isinstance(epsilon, Tensor) else max(1.0, epsilon)
-
-    @property
-    def reference_loss(self) -> Tensor:
-        """S_b, the reference's own loss, nats, 0 where n_b = 0, [n]."""
-        return self.column("reference_loss")
-
-    @property
-    def token_count(self) -> Tensor:
-        """n_b, [n]."""
-        return self.column("token_count")
-
-    @property
-    def token_concentration(self) -> Tensor:
-        """kappa_b = sum_t w_bt s_bt / sum_t s_bt >= 1; 1 where undefined, [n]."""
-        return self.column("token_concentration")
-
-    @property
-    def inverse_base_scale(self) -> Tensor:
-        """gamma_b = sum_t s_bt / sum_t v_bt s_bt >= 1; 1 where undefined, [n]."""
-        return self.column("inverse_base_scale")
-
-    def check_settings(self, other: ReconstructionLossConfig | PreparedReference) -> None:
-        """Raise ValueError if the other has another alpha, epsilon or aggregation; tensors are not compared."""
-        for name in _SETTINGS:
-            made, got = getattr(self, name), getattr(other, name)
-            if not isinstance(made, Tensor) and not isinstance(got, Tensor) and made != got:
-                raise ValueError(f"{name}: the reference was prepared with {made!r}, got {got!r}; prepare it again")
+    concentration: Tensor
+    base_scale: Tensor
+    example: Tensor
 
 
-def prepare_reference(surprisal: Tensor, mask: Tensor, config: ReconstructionLossConfig) -> PreparedReference:
-    """All that depends on the frozen reference alone: weights, factors, S_b, diagnostics of each example.
+class ExampleStatistics(NamedTuple):
+    """What else the reference says of each example; each [n], 0 where n_b = 0, so that a sum is over the others."""
 
-    Peak memory is some ten float64 copies of the table: hand a large one over in parts and join them with
-    `concatenate_references`.
+    present: Tensor
+    """1 where n_b > 0."""
+    token_count: Tensor
+    """n_b."""
+    reference_loss: Tensor
+    """S_b, nats."""
+    example_weight: Tensor
+    """max(1, eps) / (S_b + eps)."""
+    concentration: Tensor
+    """kappa_b."""
+    base_scale: Tensor
+    """gamma_b."""
+    share_effective_count: Tensor
+    """Kish's (sum_t w)^2 / sum_t w^2."""
+    inverse_effective_count: Tensor
+    """The same of v."""
+    share_max: Tensor
+    """Largest w_bt."""
+    inverse_max: Tensor
+    """Largest v_bt."""
+    share_min_reciprocal: Tensor
+    """1 / max(min_t w_bt, 2^-23)."""
+    inverse_min_reciprocal: Tensor
+    """The same of v."""
+
+
+def reference_weights(
+    surprisal: Tensor, mask: Tensor, config: ReconstructionLossConfig
+) -> tuple[ReferenceWeights, ExampleStatistics]:
+    """Everything that the frozen reference decides, example by example, in float64.
 
     Args:
-        surprisal: [n, L], nats, from the frozen z-free reference. Read only where active, clamped to >= 0.
+        surprisal: [n, L], nats. Read only where active, clamped to >= 0.
         mask: [n, L] bool, true where active.
-        config: its alpha, epsilons and aggregation are used, and kept for comparison.
-    Returns: float32, or float64 where the surprisal is.
+        config: its alpha, epsilons and aggregation are used.
     Raises: ValueError if the shapes differ or the mask is not bool.
     Source: docs/loss_stack.md, sections 2 and 4.
     """
     check_mask(mask, surprisal=surprisal)
     s = _clean(surprisal, mask)
-    share = _share_weights(s, mask, config.token_weight_alpha)
-    inverse = _inverse_weights(s, mask, config.inverse_surprisal_token_weight_epsilon)
-    examples = torch.stack(_example_columns(s, mask, share, inverse, config), -1)
-    dtype = _output_dtype(surprisal)
-    return PreparedReference(
-        share.to(dtype),
-        inverse.to(dtype),
-        examples.to(dtype),
-        config.token_weight_alpha,
-        config.example_inverse_surprisal_epsilon,
-        config.inverse_surprisal_token_weight_epsilon,
-        config.token_aggregation,
-    )
-
-
-def concatenate_references(parts: Sequence[PreparedReference]) -> PreparedReference:
-    """One reference out of parts that were prepared with the same settings.
-
-    Raises: ValueError if there is none, or the settings differ.
-    """
-    if not parts:
-        raise ValueError("parts: got none; allowed: at least one")
-    first = parts[0]
-    for part in parts[1:]:
-        first.check_settings(part)
-    return replace(
-        first,
-        share=torch.cat([part.share for part in parts]),
-        inverse=torch.cat([part.inverse for part in parts]),
-        examples=torch.cat([part.examples for part in parts]),
-    )
-
-
-def _example_columns(
-    s: Tensor, mask: Tensor, share: Tensor, inverse: Tensor, config: ReconstructionLossConfig
-) -> list[Tensor]:
-    """The columns of PreparedReference.examples, each [n], in the order of _COLUMNS."""
-    token_count = mask.sum(-1).to(s.dtype)
-    present = token_count.clamp(max=1)
-    aggregation = position_weight(mask, config.token_aggregation, s.dtype)
-    total = s.sum(-1)
-    reference_loss = aggregation * total
-    epsilon = config.example_inverse_surprisal_epsilon
-    unit = epsilon.clamp(min=1) if isinstance(epsilon, Tensor) else max(1.0, epsilon)
-    return [
+    w = _share_weights(s, mask, config.token_weight_alpha)
+    v = _inverse_weights(s, mask, config.inverse_surprisal_token_weight_epsilon)
+    both = torch.stack([w, v])
+    count = mask.sum(-1, dtype=s.dtype)
+    present = count.clamp(max=1)
+    uniform = mask.to(s.dtype) / position_divisor(mask, config.token_aggregation)
+    reference_loss = (uniform * s).sum(-1)
+    example = present * _reciprocal(reference_loss + config.example_inverse_surprisal_epsilon)
+    example = example * example_weight_unit(config)
+    total, (w_total, v_total) = s.sum(-1), (both * s).sum(-1)
+    concentration, base_scale = _at_least_one(w_total, total), _at_least_one(total, v_total)
+    statistics = ExampleStatistics(
         present,
-        aggregation,
-        present * unit / (reference_loss + epsilon),
+        count,
         reference_loss,
-        token_count,
-        _ratio_at_least_one((share * s).sum(-1), total),
-        _ratio_at_least_one(total, (inverse * s).sum(-1)),
-        _effective_count(share),
-        _effective_count(inverse),
-        _maximum(share, mask),
-        _maximum(-share, mask),
-        _maximum(inverse, mask),
-        _maximum(-inverse, mask),
-    ]
+        example,
+        present * concentration,
+        present * base_scale,
+        *count.square() / both.square().sum(-1).clamp(min=1),
+        *_amax(both),
+        *_amax(mask / both.clamp(min=SMALLEST_WEIGHT)),
+    )
+    columns = (concentration.unsqueeze(-1), base_scale.unsqueeze(-1), example.unsqueeze(-1))
+    return ReferenceWeights(uniform, w * uniform, v * uniform, *columns), statistics
 
 
-def reference_diagnostics(reference: PreparedReference) -> dict[str, Tensor]:
-    """The diagnostics of a batch that do not change with the model, by their binding names.
-
-    Args:
-        reference: of the batch; means are over its examples with n_b > 0, maxima over all of it.
-    Returns: detached scalars, finite for every batch.
-    Source: docs/loss_stack.md, section 4.
-    """
-    count = reference.present.sum().clamp(min=1)
-    averaged = reference.examples[:, :_MAXIMA] * reference.present.unsqueeze(-1)
-    means = dict(zip(_COLUMNS, (averaged.sum(0) / count).unbind(), strict=False))
-    maxima = dict(zip(_COLUMNS[_MAXIMA:], _amax(reference.examples[:, _MAXIMA:], 0).unbind(), strict=True))
-    diagnostics = {
-        "token_concentration_factor": means["token_concentration"],
-        "inverse_token_base_scale_factor": means["inverse_base_scale"],
-    }
-    for family, weights in (("token_weighting", "share"), ("inverse_token_weighting", "inverse")):
-        largest = maxima[f"{weights}_max"].clamp(min=0)
-        smallest = (-maxima[f"{weights}_negated_min"]).clamp(min=2.0**-23)
-        diagnostics[f"{family}/weight_max"] = largest
-        diagnostics[f"{family}/weight_ratio_max_min"] = largest / smallest
-        diagnostics[f"{family}/effective_token_count_mean"] = means[f"{weights}_effective_count"]
-    return diagnostics
+def example_weight_unit(config: ReconstructionLossConfig) -> Number:
+    """max(1, eps): in units of its reciprocal, (S_b + eps)^-1 stays in float32 however large eps is."""
+    epsilon = config.example_inverse_surprisal_epsilon
+    return epsilon.clamp(min=1) if isinstance(epsilon, Tensor) else max(1.0, epsilon)
 
 
 def _clean(surprisal: Tensor, mask: Tensor) -> Tensor:
-    """The surprisal in float64, >= 0, and 0 where inactive whatever stands there."""
+    """The surprisal in float64, detached, >= 0, and 0 where inactive whatever stands there."""
     return active_only(surprisal.detach(), mask).double().clamp(min=0)
 
 
 def _share_weights(s: Tensor, mask: Tensor, alpha: Number) -> Tensor:
-    """Weights w of a clean surprisal, float64."""
-    positive = s > 0
-    weighted = mask & (positive | (alpha == 0))
-    weighted = torch.where(weighted.any(-1, keepdim=True), weighted, mask)
-    return _mean_one_softmax(alpha * s.masked_fill(~positive, 1.0).log(), weighted, mask)
+    """Weights w of a clean surprisal.
+
+    Relative to the largest surprisal of the example no power overflows, 0^0 = 1 makes alpha = 0 uniform,
+    and an example whose surprisals are all 0 is taken as one whose surprisals are all equal.
+    """
+    largest = _amax(s).unsqueeze(-1)
+    relative = torch.where(largest > 0, s / largest, 1.0)
+    return _mean_one(mask * relative**alpha, mask)
 
 
 def _inverse_weights(s: Tensor, mask: Tensor, epsilon: Number) -> Tensor:
-    """Weights v of a clean surprisal, float64."""
-    return _mean_one_softmax(-(s + epsilon).log(), mask, mask)
+    """Weights v of a clean surprisal."""
+    return _mean_one(mask * _reciprocal(s + epsilon), mask)
 
 
-def _mean_one_softmax(score: Tensor, weighted: Tensor, mask: Tensor) -> Tensor:
-    """n_b softmax of the score over the weighted positions, 0 elsewhere; finite where there are none."""
-    lowest = torch.finfo(score.dtype).min
-    share = score.masked_fill(~weighted, lowest).softmax(-1).masked_fill(~weighted, 0.0)
-    return mask.sum(-1, keepdim=True) * share
+def _mean_one(weights: Tensor, mask: Tensor) -> Tensor:
+    """The weights of each example, 0 where inactive, scaled to mean one over its active positions."""
+    total = weights.sum(-1, keepdim=True)
+    return weights * (mask.sum(-1, keepdim=True) / torch.where(total > 0, total, 1.0))
 
 
-def _ratio_at_least_one(numerator: Tensor, denominator: Tensor) -> Tensor:
+def _reciprocal(nats: Tensor) -> Tensor:
+    return nats.clamp(min=SMALLEST_SURPRISAL).reciprocal()
+
+
+def _at_least_one(numerator: Tensor, denominator: Tensor) -> Tensor:
     """The ratio, which is >= 1 but for rounding; 1 where the denominator is 0."""
-    defined = denominator > 0
-    return torch.where(defined, numerator / denominator.masked_fill(~defined, 1.0), 1.0).clamp(min=1)
+    return torch.where(denominator > 0, numerator / denominator, 1.0).clamp(min=1)
 
 
-def _effective_count(weights: Tensor) -> Tensor:
-    """Kish's effective count (sum_t w)^2 / sum_t w^2 of each example; 0 where n_b = 0."""
-    squares = weights.square().sum(-1)
-    return weights.sum(-1).square() / squares.masked_fill(squares == 0, 1.0)
+def _amax(values: Tensor) -> Tensor:
+    """Largest along the last dimension; 0 where it has no entries."""
+    return values.amax(-1) if values.shape[-1] else values.sum(-1)
 
 
-def _maximum(values: Tensor, mask: Tensor) -> Tensor:
-    """Largest value over each example's active positions; -inf where n_b = 0."""
-    return _amax(values.masked_fill(~mask, -torch.inf), -1)
-
-
-def _amax(values: Tensor, dim: int) -> Tensor:
-    """Largest value along a dimension; -inf where that dimension has no entries."""
-    return values.amax(dim) if values.shape[dim] else values.sum(dim) - torch.inf
-
-
-def _output_dtype(surprisal: Tensor) -> torch.dtype:
-    return torch.promote_types(surprisal.dtype, torch.float32)
-
-
-def _check(surprisal: Tensor, mask: Tensor, **numbers: Number) -> None:
-    """Raise ValueError for shapes that differ or a number out of the range its configuration field has."""
+def _check(surprisal: Tensor, mask: Tensor, name: str, value: Number) -> None:
+    """Raise ValueError for shapes that differ, or a value that the configuration's field would refuse."""
     check_mask(mask, surprisal=surprisal)
-    bounds = {f.name: f.metadata for f in fields(ReconstructionLossConfig)}
-    for name, value in numbers.items():
-        problem = field_problem(value, bounds[name])
-        if problem is not None:
-            raise ValueError(f"{name}: {problem}")
+    field = next(f for f in fields(ReconstructionLossConfig) if f.name == name)
+    problem = field_problem(value, field.metadata)
+    if problem is not None:
+        raise ValueError(f"{name}: {problem}")

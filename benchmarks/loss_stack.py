@@ -1,0 +1,147 @@
+"""The loss stack against one cross entropy on the same logits, forward and backward: time and peak memory.
+
+    python benchmarks/loss_stack.py [--threads 1] [--seconds 20]
+
+Ratios are taken within one run: each contender runs right after its own baseline, in turn, and the median
+of the ratios is printed, so that a busy machine slows both. Page faults would dominate at large
+vocabularies, so the script fixes the allocator (it restarts itself with MALLOC_MMAP_MAX_=0 and
+MALLOC_TRIM_THRESHOLD_=17179869184: freed memory is kept, not handed back to the system).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+ALLOCATOR = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "17179869184"}
+if any(os.environ.get(name) != value for name, value in ALLOCATOR.items()):
+    os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **ALLOCATOR})  # noqa: S606
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.profiler import ProfilerActivity, profile
+
+from losses import (
+    TERMS,
+    ReconstructionLossConfig,
+    masked_token_nll_per_position,
+    prepare_reference,
+    reconstruction_losses,
+)
+
+SHAPES = [(128, 32, 64), (64, 64, 1000), (16, 128, 32000)]
+DATA_SET = 4096
+Step = Callable[[], None]
+
+
+def steps(batch: int, length: int, vocabulary: int) -> dict[str, Step]:
+    """One training step's loss, forward and backward to the logits, in several ways. The first is the baseline."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(batch, length, vocabulary, generator=generator, requires_grad=True)
+    targets = torch.randint(vocabulary, (DATA_SET, length), generator=generator)
+    lengths = torch.randint(length // 2, length + 1, (DATA_SET, 1), generator=generator)
+    mask = torch.arange(length) < lengths
+    surprisal = 4 * torch.rand(DATA_SET, length, generator=generator)
+    config = ReconstructionLossConfig(zfree_reference_scale=50.0)
+    prepared = prepare_reference(surprisal, mask, config)
+    index = torch.randperm(DATA_SET, generator=generator)[:batch]
+    batch_targets, batch_mask, batch_surprisal = targets[index], mask[index], surprisal[index]
+
+    def cross_entropy() -> None:
+        functional.cross_entropy(logits.view(-1, vocabulary), batch_targets.view(-1)).backward()
+
+    def stack(reference: Callable[[], object]) -> Step:
+        def run() -> None:
+            nll = masked_token_nll_per_position(logits, batch_targets, batch_mask)
+            reconstruction_losses(nll, batch_mask, reference(), config, 0.1).objective.backward()
+
+        return run
+
+    def one_by_one() -> None:
+        total = torch.zeros(())
+        for name in TERMS:
+            nll = masked_token_nll_per_position(logits, batch_targets, batch_mask)
+            total = total + reconstruction_losses(nll, batch_mask, batch_surprisal, config, 0.1).terms[name]
+        total.backward()
+
+    contenders: dict[str, Step] = {
+        "cross_entropy": cross_entropy,
+        "prepared": stack(lambda: prepared[index]),
+        "eager": stack(lambda: batch_surprisal),
+        "one_by_one": one_by_one,
+    }
+    return {name: with_fresh_gradient(logits, step) for name, step in contenders.items()}
+
+
+def with_fresh_gradient(logits: Tensor, step: Step) -> Step:
+    def run() -> None:
+        logits.grad = None
+        step()
+
+    return run
+
+
+def seconds(step: Step) -> float:
+    start = time.perf_counter()
+    step()
+    return time.perf_counter() - start
+
+
+def median_ratio(contender: Step, baseline: Step, budget_s: float) -> tuple[float, float, float, int]:
+    """Median seconds of both, median of the ratios of neighbours, and how many pairs there were."""
+    for _ in range(3):
+        baseline()
+        contender()
+    pairs = []
+    end = time.perf_counter() + budget_s
+    while time.perf_counter() < end or len(pairs) < 9:
+        pairs.append((seconds(baseline), seconds(contender)))
+    return (
+        statistics.median(b for b, _ in pairs),
+        statistics.median(c for _, c in pairs),
+        statistics.median(c / b for b, c in pairs),
+        len(pairs),
+    )
+
+
+def peak_bytes(step: Step) -> int:
+    """Most bytes the step held at once beyond what was there before it, by torch's own allocator."""
+    step()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        step()
+    held = peak = 0
+    for event in profiler.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            held += event.nbytes()
+            peak = max(peak, held)
+    return peak
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=10.0, help="time spent on each row")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    print(f"torch {torch.__version__}, {platform.processor() or platform.machine()}, {os.cpu_count()} cores,")
+    print(f"{arguments.threads} thread(s), {', '.join(f'{k}={v}' for k, v in ALLOCATOR.items())}\n")
+    print("| (B, L, V) | loss | ms | cross entropy, ms | time ratio | memory ratio | pairs |")
+    print("|---|---|---|---|---|---|---|")
+    for shape in SHAPES:
+        baseline, *others = steps(*shape).items()
+        for name, step in others:
+            base_s, step_s, ratio, pairs = median_ratio(step, baseline[1], arguments.seconds)
+            memory = peak_bytes(step) / peak_bytes(baseline[1])
+            print(
+                f"| {shape} | {name} | {step_s * 1e3:.2f} | {base_s * 1e3:.2f} | {ratio:.2f} | {memory:.3f} | {pairs} |"
+            )
+
+
+if __name__ == "__main__":
+    main()
