@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from ablate.errors import StudyError
 from ablate.record.optuna_storage import LedgerTrial
 from ablate.run.progress import StudyProgress
 from ablate.run.ray_tune import Session
+from ablate.run.stopping import StopRequest
 from ablate.workloads.contract import Prepared
-
-
-class Stoppable(Protocol):
-    """Knows whether someone asked to stop."""
-
-    def should_stop(self) -> bool:
-        """Whether to stop now."""
 
 
 def prepare_all(
@@ -26,7 +20,7 @@ def prepare_all(
     configs: Mapping[str, Mapping[str, Any]],
     shared_dir: Path,
     import_path: tuple[str, ...],
-    stoppable: Stoppable,
+    stop: StopRequest,
     progress: StudyProgress,
 ) -> dict[str, Prepared]:
     """Make every table that is not there yet, as many at once as workers fit.
@@ -41,7 +35,7 @@ def prepare_all(
     progress.say(f"preparing data and {len(configs)} reference {word} in {shared_dir}")
     waiting = {key: session.prepare(function, config, shared_dir, import_path) for key, config in configs.items()}
     prepared: dict[str, Prepared] = {}
-    while waiting and not stoppable.should_stop():
+    while waiting and not stop.reason:
         for key, future in session.ready(waiting).items():
             try:
                 prepared[key] = session.result(future)

@@ -8,6 +8,7 @@ followed by another.
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import os
 import shutil
@@ -73,6 +74,7 @@ def ray_session(run: Run) -> Iterator[Session]:
     Raises: SpecError where no worker as asked for can ever be placed.
     """
     logging.getLogger("ray").setLevel(logging.ERROR)
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # a trial's failure is told by the study, once
     local = run.address is None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Ray warns of its own future changes; a study's output is not the place
@@ -179,7 +181,8 @@ class Session:
         )
         given_up: Exception | None = None
         try:
-            with warnings.catch_warnings():
+            # Ray's nodes print of every dead worker on standard output, which is for data
+            with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
                 warnings.simplefilter("ignore")
                 tuner.fit()
         except Exception as error:  # noqa: BLE001 - whatever stops Ray, the records decide what is left to do
@@ -308,8 +311,9 @@ class _Callback(tune.Callback):  # type: ignore[misc]
 
 
 def _why(trial: Any) -> str:
-    """The last line of Ray's account of a death."""
+    """What Ray's account says of a death, without its list of guesses."""
     with contextlib.suppress(OSError, TypeError):
         lines = [line for line in Path(trial.error_file).read_text(errors="replace").splitlines() if line.strip()]
-        return lines[-1].strip()
+        text = lines[-1].strip().partition(" Some common causes")[0]
+        return text.rpartition("Worker exit detail: ")[2].rstrip(".")
     return "no account"

@@ -8,9 +8,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
-import signal
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +27,7 @@ from ablate.run.provenance import code_hash, git_state, hardware, versions
 from ablate.run.ray_tune import Session, ray_session
 from ablate.run.reconcile import reconcile
 from ablate.run.recorder import Recorder
+from ablate.run.stopping import StopRequest
 from ablate.run.summary import RunSummary, summarise
 from ablate.run.trial_queue import TrialQueue
 from ablate.spec.dumping import dump_study
@@ -69,14 +68,16 @@ def execute(spec: StudySpec, options: RunOptions, progress: StudyProgress) -> Ru
         workload = find_workload(spec.workload)
         plan = make_plan(spec, workload)
         chosen = _chosen(plan, options.arms)
+        stop = StopRequest()
         with contextlib.ExitStack() as stack:
+            stack.enter_context(stop.on_signals(progress.warn))
             session = None
             if needs_cluster_to_check(spec):
                 session = stack.enter_context(ray_session(spec.run))
             folder = _make_folder(options.runs / spec.study)
             stack.enter_context(folder.locked())
             try:
-                return _Execution(plan, workload, folder, options, progress).run(chosen, session, stack)
+                return _Execution(plan, workload, folder, options, progress, stop).run(chosen, session, stack)
             except OSError as error:
                 raise StudyError(
                     f"{folder.path}: {error.strerror or error}; nothing recorded so far is lost"
@@ -118,7 +119,13 @@ class _Execution:
     """One run of one study, by the process that holds it."""
 
     def __init__(
-        self, plan: Plan, workload: Workload, folder: RunFolder, options: RunOptions, progress: StudyProgress
+        self,
+        plan: Plan,
+        workload: Workload,
+        folder: RunFolder,
+        options: RunOptions,
+        progress: StudyProgress,
+        stop: StopRequest,
     ) -> None:
         self._plan = plan
         self._spec = plan.spec
@@ -126,6 +133,7 @@ class _Execution:
         self._folder = folder
         self._options = options
         self._progress = progress
+        self._stop = stop
         self._prepared: dict[str, Prepared] = {}
         source = plan.spec.folder or "."
         sources = workload.sources
@@ -144,19 +152,18 @@ class _Execution:
         self._reconcile()
         self._enter_trials(chosen)
         todo = self._todo(chosen)
-        stopped = ""
-        if todo:
+        if todo and not self._stop.reason:
             if session is None:
                 self._progress.say("starting Ray")
                 session = stack.enter_context(ray_session(self._spec.run))
-            stopped = self._run_trials(todo, session)
-        else:
+            self._run_trials(todo, session)
+        elif not todo:
             self._progress.say("every trial is recorded; nothing to run")
         latest = self._ledger.latest()
         finished = all(trial.trial_id in latest and latest[trial.trial_id].finished for trial in self._plan.trials)
         with contextlib.suppress(TrackingError):
             self._tracker.end_study(finished)
-        return summarise(self._spec.study, self._folder, chosen, latest, ran=len(todo), stopped=stopped)
+        return summarise(self._spec.study, self._folder, chosen, latest, ran=len(todo), stopped=self._stop.reason)
 
     # --- before the trials ---
 
@@ -208,7 +215,7 @@ class _Execution:
             )
 
     def _ran_other_code(self, entry: LedgerTrial) -> bool:
-        return _noted_code(entry) != self._provenance["code_hash"]
+        return _noted_code(entry) != str(self._provenance["code_hash"])
 
     def _again(self, entry: LedgerTrial) -> bool:
         if entry.state == "FAIL" and self._options.retry_failed:
@@ -222,7 +229,7 @@ class _Execution:
 
     # --- the trials ---
 
-    def _run_trials(self, todo: list[PlannedTrial], session: Session) -> str:
+    def _run_trials(self, todo: list[PlannedTrial], session: Session) -> None:
         recorder = Recorder(
             self._folder,
             self._ledger,
@@ -239,14 +246,14 @@ class _Execution:
             notes=self._notes,
             run=self._spec.run,
             progress=self._progress,
+            stop=self._stop,
         )
-        with _stop_on_signals(queue.interrupt, self._progress):
-            self._prepare(todo, session, queue)
+        with self._stop.on_signals(self._progress.warn):
+            self._prepare(todo, session)
             with self._progress.trials(len(self._plan.trials), len(todo), session.slots()):
                 self._rounds(queue, session)
         if recorder.tracker_lags:
             self._reconcile()
-        return queue.stopped_because
 
     def _rounds(self, queue: TrialQueue, session: Session) -> None:
         fruitless = 0
@@ -260,12 +267,18 @@ class _Execution:
             if fruitless >= FRUITLESS_ROUNDS and not queue.exhausted():
                 raise StudyError(f"Ray gave up {fruitless} times without finishing a trial; last: {given_up}")
 
-    def _prepare(self, todo: Sequence[PlannedTrial], session: Session, queue: TrialQueue) -> None:
+    def _prepare(self, todo: Sequence[PlannedTrial], session: Session) -> None:
         configs = prepare_configs(self._workload, todo)
         if not configs or self._workload.prepare is None:
             return
         self._prepared = prepare_all(
-            session, self._workload.prepare, configs, self._folder.reference, self._import_path(), queue, self._progress
+            session,
+            self._workload.prepare,
+            configs,
+            self._folder.reference,
+            self._import_path(),
+            self._stop,
+            self._progress,
         )
         if not self._options.accept_new_reference:
             check_references(self._prepared, self._ledger.latest())
@@ -315,27 +328,3 @@ def prepare_configs(workload: Workload, trials: Iterable[PlannedTrial]) -> dict[
 
 def _noted_code(entry: LedgerTrial) -> str:
     return str((entry.attributes.get("provenance") or {}).get("code_hash", "unknown"))
-
-
-@contextlib.contextmanager
-def _stop_on_signals(stop: Callable[[], None], progress: StudyProgress) -> Iterator[None]:
-    """Ctrl-C and SIGTERM stop the study in order; a second one ends the process at once."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    asked = False
-
-    def on_signal(_number: int, _frame: Any) -> None:
-        nonlocal asked
-        if asked:
-            os._exit(130)
-        asked = True
-        stop()
-        progress.warn("stopping: running trials are put back with their last checkpoint; once more ends at once")
-
-    previous = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ablate.plan.model import PlannedTrial
 from ablate.record.optuna_storage import LedgerTrial
 from ablate.record.run_folder import RunFolder
+from ablate.run.stopping import INTERRUPTED
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class RunSummary:
     @property
     def exit_code(self) -> int:
         """0 where every trial has a result, 130 after an interrupt, else 1."""
-        if self.stopped == "interrupted":
+        if self.stopped == INTERRUPTED:
             return 130
         failed = [failure for failure in self.failures if failure.reason != "diverged"]
         unfinished = self.states.get("WAITING", 0) + self.states.get("RUNNING", 0)

@@ -11,6 +11,7 @@ from ablate.record.optuna_storage import LedgerTrial, Outcome
 from ablate.run.assignment import Assignment, Message
 from ablate.run.progress import StudyProgress
 from ablate.run.recorder import Recorder
+from ablate.run.stopping import StopRequest
 from ablate.spec.models import Run
 
 #: A failure rate is not judged before this many failures.
@@ -30,6 +31,7 @@ class TrialQueue:
         notes: Callable[[PlannedTrial], Mapping[str, Any]],
         run: Run,
         progress: StudyProgress,
+        stop: StopRequest,
     ) -> None:
         self._trials = {trial.trial_id: trial for trial in trials}
         self._waiting = deque(trials)
@@ -40,9 +42,9 @@ class TrialQueue:
         self._notes = notes
         self._run = run
         self._progress = progress
+        self._stop = stop
         self._failures = 0
         self.ended = 0
-        self.stopped_because = ""
 
     # --- what the executor asks ---
 
@@ -62,7 +64,7 @@ class TrialQueue:
 
     def should_stop(self) -> bool:
         """Whether running trials are to be stopped now."""
-        return bool(self.stopped_because)
+        return bool(self._stop.reason)
 
     # --- what the executor tells ---
 
@@ -99,13 +101,9 @@ class TrialQueue:
 
     def abort(self) -> None:
         """Start nothing more."""
-        self.stopped_because = self.stopped_because or "a record could not be written"
+        self._stop.ask("a record could not be written")
 
     # --- what the study asks ---
-
-    def interrupt(self) -> None:
-        """Stop: someone pressed Ctrl-C, or the system is going down."""
-        self.stopped_because = "interrupted"
 
     def round_ended(self, given_up: Exception | None) -> None:
         """Account for trials that a round left running: Ray gave up on all of them at once, or they were stopped."""
@@ -129,7 +127,7 @@ class TrialQueue:
             self._failures += 1
             allowed = self._run.max_failure_rate * len(self._trials)
             if self._failures >= FEWEST_FAILURES and self._failures > allowed:
-                self.stopped_because = (
+                self._stop.ask(
                     f"{self._failures} of {len(self._trials)} trials failed, more than run.max_failure_rate "
                     f"{self._run.max_failure_rate:g} allows"
                 )
