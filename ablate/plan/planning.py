@@ -17,14 +17,12 @@ from ablate.plan.labels import label_of, short_names
 from ablate.plan.model import Arm, Plan, PlannedTrial, Role
 from ablate.plan.power import test_power
 from ablate.plan.warnings import plan_warnings
-from ablate.spec.checks import TERM_WEIGHTS
+from ablate.spec.checks import AGGREGATION, RESCALE, TERM_WEIGHTS
 from ablate.spec.designs import Unit, same, units
 from ablate.spec.expressions import ExpressionError, Term, holds, parse
 from ablate.spec.models import MISSING, Config, Design, Factor, StudySpec
 from ablate.spec.paths import canonical, glob_pattern, leaf_paths, value_at, with_value
 
-RESCALE = "reconstruction.rescale"
-AGGREGATION = "reconstruction.token_aggregation"
 BASELINE = "baseline"
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -29,20 +30,44 @@ def complete(config_type: ConfigType | None, config: Mapping[str, Any]) -> Confi
     return model.model_dump(mode="json", round_trip=True)
 
 
-def read_baseline(findings: Findings, written: Mapping[str, Any], config_type: ConfigType | None) -> Config | None:
-    """The whole configuration of the baseline arm, or None where something is wrong with what is written."""
+@dataclass(frozen=True)
+class Baseline:
+    """The configuration of the baseline arm. Where it is not `sound`, the type's defaults stand for what is wrong."""
+
+    config: Config
+    sound: bool
+
+
+def read_baseline(findings: Findings, written: Mapping[str, Any], config_type: ConfigType | None) -> Baseline | None:
+    """The configuration of the baseline arm, or None where what is written says too little of it."""
     loc: Loc = ("baseline",)
     infinite = list(not_finite(written, loc))
     for place, value in infinite:
         findings.add(place, f"got {shown(value)}; allowed: a finite number")
-    named = config_type is not None or _names_are_paths(findings, written, loc)
-    if infinite or not named:
-        return None
+    wrong = [place for place, _ in infinite]
+    finite = without(written, [place[1:] for place in wrong])
+    if config_type is None:
+        sound = _names_are_paths(findings, finite, loc) and not wrong
+        return Baseline(finite, sound)
     try:
-        return complete(config_type, written)
+        return Baseline(complete(config_type, finite), sound=not wrong)
     except ValidationError as error:
-        add_errors(findings, error, loc, config_type)
+        refused = add_errors(findings, error, loc, config_type)
+    try:
+        return Baseline(complete(config_type, without(finite, [place[1:] for place in refused])), sound=False)
+    except ValidationError:
         return None
+
+
+def without(config: Mapping[str, Any], places: Sequence[Loc]) -> Config:
+    """A configuration that lacks what stands at some places; a list is left out as a whole."""
+    left: Config = {}
+    for key, value in config.items():
+        inside = [place[1:] for place in places if place and place[0] == key]
+        if () in inside or (inside and not isinstance(value, Mapping)):
+            continue
+        left[key] = without(value, inside) if inside else value
+    return left
 
 
 def not_finite(value: Any, loc: Loc) -> Iterator[tuple[Loc, float]]:

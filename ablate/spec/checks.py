@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ablate.spec.baseline import Baseline
 from ablate.spec.designs import Unit, same
 from ablate.spec.expressions import ExpressionError, holds, parse
 from ablate.spec.file_model import DesignModel
-from ablate.spec.findings import Findings
-from ablate.spec.models import Config, EarlyStop, Factor, Metrics, Run, Seeds
-from ablate.spec.paths import leaf_paths, matching
-from ablate.spec.wording import hint, shown
+from ablate.spec.findings import Findings, Loc
+from ablate.spec.models import Config, Controls, EarlyStop, Factor, Run, Seeds
+from ablate.spec.paths import leaf_paths, matching, value_at
+from ablate.spec.wording import hint, listed, shown
 
 #: Weights of the terms of the loss stack: an arm keeps at least one of them on.
 TERM_WEIGHTS = "reconstruction.*_weight"
 RAW = "reconstruction.raw_weight"
 NORMALIZED = "reconstruction.distribution_normalized_weight"
 SCALE = "reconstruction.zfree_reference_scale"
+RESCALE = "reconstruction.rescale"
+AGGREGATION = "reconstruction.token_aggregation"
 
 #: What is ablated scales these: no comparison of them between arms means anything.
 WEIGHTED_TOTALS = re.compile(r"(train|eval|select)/(objective|total_loss|loss|beta|effective_beta)")
-METRIC_NAME = re.compile(r"[\w\-. :/]+")
+PRIMARY: Loc = ("metrics", "primary")
+STEP = re.compile(r"step:([0-9]{1,18})", re.ASCII)
+METRIC_NAME = re.compile(r"[\w\-. :/]+", re.ASCII)
 DISTORTION = "eval/nll_per_token"
 FIXED = "eval/neg_elbo_per_token"
 
@@ -30,22 +35,19 @@ FIXED = "eval/neg_elbo_per_token"
 # --- metrics --------------------------------------------------------------------------------------
 
 
-def check_metrics(
-    findings: Findings, metrics: Metrics, known: frozenset[str] | None, config: Config | None
-) -> list[str]:
-    """Add what is wrong with the metrics; returns warnings."""
-    named = [(("metrics", "primary"), metrics.primary)]
-    named += [(("metrics", "secondary", index), metric) for index, metric in enumerate(metrics.secondary)]  # type: ignore[misc]
+def check_metrics(findings: Findings, metrics: Any, known: frozenset[str] | None, config: Config | None) -> list[str]:
+    """Add what is wrong with the names and steps of the metrics as written; returns warnings."""
     seen: set[str] = set()
-    for loc, metric in named:
-        if metric.name in seen:
-            findings.add((*loc, "name"), f"{metric.name} is named twice")
-        elif message := _unfit_metric(metric.name, known):
+    for loc, metric in _named(metrics):
+        name, at = metric["name"], metric.get("at")
+        if name in seen:
+            findings.add((*loc, "name"), f"{shown(name)} is named twice")
+        elif message := _unfit_metric(name, known):
             findings.add((*loc, "name"), message)
-        elif message := _unreached(metric.at, config):
+        if isinstance(at, str) and (message := _unreached(at, config)):
             findings.add((*loc, "at"), message)
-        seen.add(metric.name)
-    if metrics.primary.name == DISTORTION:
+        seen.add(name)
+    if any(loc == PRIMARY and metric["name"] == DISTORTION for loc, metric in _named(metrics)):
         return [
             f"metrics.primary: {DISTORTION} is the distortion, which KL buys: an arm that spends more rate always wins "
             f"on it; {FIXED} charges the rate"
@@ -53,12 +55,24 @@ def check_metrics(
     return []
 
 
+def _named(metrics: Any) -> Iterator[tuple[Loc, Mapping[str, Any]]]:
+    """The metrics that have a name, whatever else is wrong with them."""
+    if isinstance(metrics, Mapping):
+        secondary = metrics.get("secondary")
+        entries: list[tuple[Loc, Any]] = [(PRIMARY, metrics.get("primary"))]
+        if isinstance(secondary, list):
+            entries += [(("metrics", "secondary", index), entry) for index, entry in enumerate(secondary)]
+        for loc, entry in entries:
+            if isinstance(entry, Mapping) and isinstance(entry.get("name"), str):
+                yield loc, entry
+
+
 def _unfit_metric(name: str, known: frozenset[str] | None) -> str | None:
     if WEIGHTED_TOTALS.fullmatch(name):
         return f"got {name}, which depends on the weights under study; allowed: a fixed metric; did you mean {FIXED}?"
     if known is not None and name not in known:
         near = hint(name, known)
-        allowed = "" if near else f": {', '.join(sorted(known))}"
+        allowed = "" if near else f": {listed(known)}"
         return f"got {shown(name)}; allowed: a metric of the workload{allowed}{near}"
     if not METRIC_NAME.fullmatch(name):
         return f"got {shown(name)}; allowed: letters, digits, '_', '-', '.', ' ', ':' and '/'"
@@ -66,9 +80,10 @@ def _unfit_metric(name: str, known: frozenset[str] | None) -> str | None:
 
 
 def _unreached(at: str, config: Config | None) -> str | None:
-    steps = (config or {}).get("training", {})
-    last = steps.get("steps") if isinstance(steps, Mapping) else None
-    if at == "last" or not isinstance(last, int) or int(at.partition(":")[2][:20]) <= last:
+    training = (config or {}).get("training", {})
+    last = training.get("steps") if isinstance(training, Mapping) else None
+    step = STEP.fullmatch(at)
+    if step is None or not isinstance(last, int) or int(step[1]) <= last:
         return None
     return f"got {shown(at)}; allowed: last, or a step up to training.steps, {last}"
 
@@ -76,32 +91,39 @@ def _unreached(at: str, config: Config | None) -> str | None:
 # --- constraints --------------------------------------------------------------------------------
 
 
-def check_constraints(findings: Findings, constraints: Iterable[str], baseline: Config) -> None:
+def check_constraints(findings: Findings, constraints: Iterable[str], baseline: Baseline) -> None:
     """Add expressions that cannot be read, and those that the baseline breaks."""
-    paths = list(leaf_paths(baseline))
+    paths = list(leaf_paths(baseline.config))
     for index, source in enumerate(constraints):
         try:
-            kept = holds(parse(source, paths), baseline)
+            term = parse(source, paths)
+            kept = not baseline.sound or holds(term, baseline.config)
         except ExpressionError as error:
             findings.add(("constraints", index), f"got {shown(source)}: {error}")
             continue
         if not kept:
-            findings.add(
-                ("constraints", index), f"the baseline breaks {shown(source)}; allowed: what the baseline keeps"
-            )
+            findings.add(("constraints", index), f"got {shown(source)}, which the baseline breaks")
 
 
 def check_terms(findings: Findings, baseline: Config) -> None:
-    """Add a problem where the baseline has no term on: nothing would be learnt, and everything left out is the same."""
+    """Add a problem where the baseline has no term on: there would be nothing to learn, and nothing to leave out."""
     paths = matching(TERM_WEIGHTS, leaf_paths(baseline))
-    weights: Mapping[str, Any] = baseline.get("reconstruction", {}) if paths else {}
-    if paths and all(weights[path.partition(".")[2]] == 0 for path in paths):
-        findings.add(
-            ("baseline", "reconstruction"), f"every weight is 0; allowed: at least one of {TERM_WEIGHTS} above 0"
-        )
+    if paths and all(value_at(baseline, path) == 0 for path in paths):
+        message = f"every weight is 0; allowed: at least one of {TERM_WEIGHTS} above 0"
+        findings.add(("baseline", "reconstruction"), message)
 
 
-def check_scale(findings: Findings, baseline: Config, factors: Iterable[Factor], vary: Iterable[str]) -> None:
+def check_controls(findings: Findings, controls: Controls | None, baseline: Config) -> None:
+    """Add a problem for twins that the configuration has no place for."""
+    paths = set(leaf_paths(baseline))
+    for name, needed in (("rescaled", [RESCALE]), ("match_scale", [RESCALE, AGGREGATION])):
+        lacking = [path for path in needed if path not in paths]
+        if getattr(controls, name, False) and lacking:
+            message = f"got true; the workload's configuration has no {', '.join(lacking)}; allowed: false"
+            findings.add(("controls", name), message)
+
+
+def check_scale(findings: Findings, baseline: Config, factors: Iterable[Factor], seeds: Seeds | None) -> None:
     """Add a problem where c is a number although it changes between arms."""
     scale = baseline.get("reconstruction", {})
     scale = scale.get("zfree_reference_scale") if isinstance(scale, Mapping) else None
@@ -112,9 +134,9 @@ def check_scale(findings: Findings, baseline: Config, factors: Iterable[Factor],
     moving = [
         factor.path
         for factor in studied
-        if factor.path == "reconstruction.token_aggregation" or factor.path.partition(".")[0] in ("data", "reference")
+        if factor.path == AGGREGATION or factor.path.partition(".")[0] in ("data", "reference")
     ]
-    moving += [f"seeds.vary {part}" for part in vary if part in ("data", "reference")]
+    moving += [f"seeds.vary {part}" for part in (seeds.vary if seeds else ()) if part in ("data", "reference")]
     if moving:
         message = f"got a number, but it changes with {', '.join(moving)}, which is studied; allowed: auto"
         findings.add(("baseline", "reconstruction", "zfree_reference_scale"), message)
@@ -123,7 +145,13 @@ def check_scale(findings: Findings, baseline: Config, factors: Iterable[Factor],
 # --- what is not there yet -----------------------------------------------------------------------
 
 
-def check_not_yet(findings: Findings, designs: Iterable[DesignModel | None], seeds: Seeds | None) -> None:
+def check_not_yet(
+    findings: Findings,
+    designs: Iterable[DesignModel | None],
+    seeds: Seeds | None,
+    early_stop: EarlyStop | None,
+    run: Run | None,
+) -> None:
     """Add a problem for each design or setting that the schema knows and that does not exist yet."""
     for index, design in enumerate(designs):
         for kind in ("factorial", "search"):
@@ -132,18 +160,10 @@ def check_not_yet(findings: Findings, designs: Iterable[DesignModel | None], see
                 findings.add(("designs", index, kind), message, at_key=True)
     if seeds is not None and set(seeds.vary) != {"training"}:
         findings.add(("seeds", "vary"), "varying more than training is not there yet; allowed: [training]")
-
-
-def check_early_stop(findings: Findings, early_stop: EarlyStop) -> None:
-    """Add a problem where arms that are compared would be stopped early."""
-    if early_stop.kind != "none":
+    if early_stop is not None and early_stop.kind != "none":
         message = f"got {shown(early_stop.kind)}; a search alone may stop early, and there is none yet; allowed: none"
         findings.add(("early_stop", "kind"), message)
-
-
-def check_pack(findings: Findings, run: Run) -> None:
-    """Add a problem where trials would be trained together."""
-    if run.pack not in ("auto", 1):
+    if run is not None and run.pack not in ("auto", 1):
         findings.add(("run", "pack"), f"got {run.pack}; training trials together is not there yet; allowed: auto, 1")
 
 

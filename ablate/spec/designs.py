@@ -84,7 +84,7 @@ def _factors_of(
         wanted.update(found)
         if not found and not any(matching(key, [glob]) for key in known):
             place: Loc = (*loc, index) if isinstance(globs, tuple) else loc
-            message = f"{glob} matches no factor; allowed: {listed(names)}{hint(glob, names)}"
+            message = f"{glob} matches no factor; allowed: {listed(factors)}{hint(glob, factors)}"
             findings.add(place, message)
             fine = False
     return tuple(path for path in factors if path in wanted) if fine else None

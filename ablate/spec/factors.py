@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from ablate.spec.baseline import ConfigType, concerns, not_finite, read_value
+from ablate.spec.baseline import Baseline, ConfigType, concerns, not_finite, read_value
 from ablate.spec.config_types import annotation_at, kind_of
 from ablate.spec.expressions import ExpressionError, holds, parse
 from ablate.spec.findings import Findings, Loc, add_errors, worded_value
@@ -27,7 +27,7 @@ class Setting:
     """What the values of a factor are read against."""
 
     findings: Findings
-    baseline: Config
+    baseline: Baseline
     config_type: ConfigType | None
 
 
@@ -90,7 +90,7 @@ def _no_path(key: str, everything: list[str]) -> str:
 def resolve_factor(setting: Setting, key: str, model: FactorModel, path: str) -> Factor | None:
     """One studied path with its values, or None where something is wrong with them."""
     kind, choices = kind_of(annotation_at(setting.config_type, path.split(".")))
-    baseline = value_at(setting.baseline, path)
+    baseline = value_at(setting.baseline.config, path)
     reader = _Reader(setting, path, kind, baseline)
     loc: Loc = ("factors", key)
     ablate_to = model.ablate_to
@@ -143,7 +143,7 @@ class _Reader:
             return None
         value = self.multiple(written, loc)
         try:
-            return read_value(self.setting.config_type, self.setting.baseline, self.path, value, self.kind)
+            return read_value(self.setting.config_type, self.setting.baseline.config, self.path, value, self.kind)
         except ValidationError as error:
             items = [item for item in error.errors(include_url=False) if concerns(item["loc"], self.path)]
             self.fail(loc, worded_value(items[0]["input"], items))
@@ -193,23 +193,22 @@ def _tidy(value: float) -> float:
     return float(f"{value:.{SIGNIFICANT_DIGITS}g}")
 
 
-def check_when(findings: Findings, key: str, source: str, baseline: Config) -> None:
+def check_when(setting: Setting, key: str, source: str) -> None:
     """Add what is wrong with a factor's `when`."""
     try:
-        holds(parse(source, list(leaf_paths(baseline))), baseline)
+        term = parse(source, list(leaf_paths(setting.baseline.config)))
+        if setting.baseline.sound:
+            holds(term, setting.baseline.config)
     except ExpressionError as error:
-        findings.add(("factors", key, "when"), f"got {shown(source)}: {error}")
+        setting.findings.add(("factors", key, "when"), f"got {shown(source)}: {error}")
 
 
-def resolve_factors(
-    findings: Findings, entries: Mapping[str, FactorModel | None], baseline: Config, config_type: type[BaseModel] | None
-) -> tuple[Factor, ...]:
+def resolve_factors(setting: Setting, entries: Mapping[str, FactorModel | None]) -> tuple[Factor, ...]:
     """Every studied path, in the order of the file."""
-    setting = Setting(findings, baseline, config_type)
-    owners = expand(findings, list(entries), baseline)
+    owners = expand(setting.findings, list(entries), setting.baseline.config)
     for key, model in entries.items():
         if model is not None and model.when is not None:
-            check_when(findings, key, model.when, baseline)
+            check_when(setting, key, model.when)
     factors: list[Factor] = []
     said: set[str] = set()
     for path in (path for key in entries for path in owners if owners[path] == key):

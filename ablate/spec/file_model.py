@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from ablate.spec.models import (
     Analysis,
@@ -20,8 +20,16 @@ from ablate.spec.models import (
     Track,
 )
 
+FILE_VERSION = 1
+
 Globs = str | Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
 """A factor path or glob, or a list of them."""
+
+
+def _is_known(version: int) -> int:
+    if version != FILE_VERSION:
+        raise ValueError(f"got {version}; allowed: {FILE_VERSION}")
+    return version
 
 
 class Factorial(Section):
@@ -71,7 +79,7 @@ class StudyFile(Section):
 
     model_config = ConfigDict(use_attribute_docstrings=True, title="Study")
 
-    version: Literal[1] = 1
+    version: Annotated[int, Field(strict=True, json_schema_extra={"const": 1}), AfterValidator(_is_known)] = 1
     study: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,64}$")]
     """Names the run folder and the records: 1 to 64 of a-z, 0-9 and -."""
     question: str = ""

@@ -92,10 +92,16 @@ ALLOWED = {
     "string_pattern_mismatch": "text that matches {pattern}",
     "string_too_short": "text of at least {min_length} characters",
     "string_too_long": "text of at most {max_length} characters",
-    "too_short": "at least {min_length} items",
-    "too_long": "at most {max_length} items",
+    "too_short": "a list of at least {min_length}",
+    "too_long": "a list of at most {max_length}",
 }
 """What is allowed where pydantic reports an error of this type. Others speak for themselves."""
+
+PATTERNS = {
+    r"^[a-z0-9-]{1,64}$": "1 to 64 of a-z, 0-9 and -",
+    r"^(last|step:[0-9]+)$": "last or step:N",
+}
+"""Patterns in words."""
 
 STRICTNESS = {"int_type", "int_from_float", "float_type"}
 
@@ -156,6 +162,8 @@ MAX_NUMBER = 100
 
 def _allowed(item: Mapping[str, Any]) -> str:
     template = ALLOWED.get(item["type"])
+    if item["type"] == "string_pattern_mismatch" and item["ctx"]["pattern"] in PATTERNS:
+        return PATTERNS[item["ctx"]["pattern"]]
     return template.format(**item.get("ctx", {})) if template else str(item["msg"])
 
 

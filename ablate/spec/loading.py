@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel
 
 from ablate.errors import Problem
 from ablate.spec import checks
 from ablate.spec.baseline import read_baseline
 from ablate.spec.designs import resolve_designs, resolve_together
 from ablate.spec.document import read_document
-from ablate.spec.factors import read_entry, resolve_factors
-from ablate.spec.file_model import DesignModel, StudyFile
-from ablate.spec.findings import Findings, add_errors
+from ablate.spec.factors import Setting, resolve_factors
+from ablate.spec.fields import Fields
+from ablate.spec.file_model import StudyFile
+from ablate.spec.findings import Findings
 from ablate.spec.models import Config, Design, Factor, FactorModel, StudySpec
 from ablate.spec.paths import matching
-from ablate.spec.wording import hint, listed, shown
+from ablate.spec.wording import shown
 
 
 class Workload(Protocol):
@@ -32,6 +34,18 @@ class Workload(Protocol):
     def metrics(self) -> frozenset[str] | None:
         """Names of its metrics, or None where they are not known before it runs."""
 
+
+@dataclasses.dataclass(frozen=True)
+class Unchecked:
+    """Stands for a workload of which nothing is known."""
+
+    config_type: type[BaseModel] | None = None
+    metrics: frozenset[str] | None = None
+
+
+RESOLVED = {"baseline", "factors", "together", "designs"}
+AS_READ = frozenset(field.name for field in dataclasses.fields(StudySpec)) & StudyFile.model_fields.keys() - RESOLVED
+"""Keys of the file that stand in the spec as they are read."""
 
 Lookup = Callable[[str], Workload]
 
@@ -59,18 +73,20 @@ def load_study(
     findings = Findings(root)
     findings.problems += early
     document: Config = root.plain()
-    fields = _Fields(findings, document)
-    workload = _find(findings, fields.get("workload"), workload_lookup)
-    spec = _resolve(findings, fields, workload, str(path), str(Path(folder or Path(path).parent).resolve()))
+    fields = Fields(findings, document)
+    read = {key: fields.get(key) for key in StudyFile.model_fields if key not in ("factors", "designs")}
+    workload = _find(findings, read["workload"], workload_lookup)
+    home = str(Path(folder or Path(path).parent).resolve())
+    spec = _resolve(findings, fields, read, workload, source=str(path), folder=home)
     findings.raise_any()
     assert spec is not None
     return spec
 
 
 def _find(findings: Findings, name: str | None, lookup: Lookup | None) -> Workload | None:
-    """The workload of that name; None where there is none to check against."""
+    """The workload of that name; None where it cannot be found. Without a lookup anything goes."""
     if name is None or lookup is None:
-        return None
+        return None if name is None else Unchecked()
     try:
         return lookup(name)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - importing a user's module can raise anything
@@ -78,121 +94,40 @@ def _find(findings: Findings, name: str | None, lookup: Lookup | None) -> Worklo
         return None
 
 
-# --- the fields, each by itself -----------------------------------------------------------------
-
-
-class _Fields:
-    """The parts of a document that are sound by themselves."""
-
-    def __init__(self, findings: Findings, document: Config) -> None:
-        self.findings = findings
-        self.document = document
-        for key in document:
-            if key not in StudyFile.model_fields:
-                names = StudyFile.model_fields
-                findings.add((key,), f"unknown key; allowed: {listed(names)}{hint(key, names)}", at_key=True)
-        for key, field in StudyFile.model_fields.items():
-            if field.is_required() and key not in document:
-                findings.add((), "missing; this key is required", path=key)
-
-    def get(self, key: str) -> Any:
-        """The value of a key, its default where it is absent, or None where something is wrong with it."""
-        field = StudyFile.model_fields[key]
-        if key not in self.document:
-            return None if field.is_required() else field.get_default(call_default_factory=True)
-        kind: Any = field.rebuild_annotation()
-        try:
-            return TypeAdapter(kind).validate_python(self.document[key])
-        except ValidationError as error:
-            add_errors(self.findings, error, (key,), kind)
-            return None
-
-    def factors(self) -> dict[str, FactorModel | None]:
-        """The entries of `factors`; None for those with something wrong."""
-        written = self.document.get("factors", {})
-        if not isinstance(written, Mapping):
-            self.findings.add(("factors",), f"got {shown(written)}; allowed: a mapping from paths to values")
-            return {}
-        return {key: read_entry(self.findings, key, entry) for key, entry in written.items()}
-
-    def designs(self) -> list[DesignModel | None]:
-        """The entries of `designs`; None for those with something wrong."""
-        written = self.document.get("designs")
-        if "designs" in self.document and not (isinstance(written, list) and written):
-            got = "an empty list" if written == [] else shown(written)
-            self.findings.add(("designs",), f"got {got}; allowed: a list of designs")
-        return [self._design(index, entry) for index, entry in enumerate(written)] if isinstance(written, list) else []
-
-    def _design(self, index: int, written: Any) -> DesignModel | None:
-        loc = ("designs", index)
-        names = DesignModel.model_fields
-        if not isinstance(written, Mapping) or len(written) != 1:
-            got = f"{len(written)} keys" if isinstance(written, Mapping) else shown(written)
-            self.findings.add(loc, f"got {got}; allowed: one of {', '.join(names)}, with what it ranges over")
-            return None
-        kind, over = next(iter(written.items()))
-        if kind in names and over is None:
-            self.findings.add((*loc, kind), "got null; allowed: a factor path or glob, or a list of them")
-            return None
-        try:
-            return DesignModel.model_validate(written)
-        except ValidationError as error:
-            add_errors(self.findings, error, loc, DesignModel)
-            return None
-
-
 # --- the whole ----------------------------------------------------------------------------------
 
 
 def _resolve(
-    findings: Findings, fields: _Fields, workload: Workload | None, source: str, folder: str
+    findings: Findings, fields: Fields, read: dict[str, Any], workload: Workload | None, *, source: str, folder: str
 ) -> StudySpec | None:
-    """The spec of a document, as far as its parts are sound; None where one it needs is not."""
+    """The spec of a document; None where something is wrong with it."""
+    entries, models = fields.factors(), fields.designs()
     config_type = workload.config_type if workload else None
-    entries = fields.factors()
-    models = fields.designs()
-    rest = {key: fields.get(key) for key in StudyFile.model_fields if key not in ("factors", "designs", "workload")}
-    seeds, metrics, run, early_stop = rest["seeds"], rest["metrics"], rest["run"], rest["early_stop"]
-    written = rest["baseline"]
-    baseline = None if written is None else read_baseline(findings, written, config_type)
-    warnings: list[str] = []
-    if metrics is not None:
-        warnings += checks.check_metrics(findings, metrics, workload.metrics if workload else None, baseline)
-    if run is not None:
-        checks.check_pack(findings, run)
-    if early_stop is not None:
-        checks.check_early_stop(findings, early_stop)
-    checks.check_not_yet(findings, models, seeds)
-    if baseline is None:
+    unknown = workload is None or read["baseline"] is None
+    baseline = None if unknown else read_baseline(findings, read["baseline"], config_type)
+    config = baseline.config if baseline else None
+    known = workload.metrics if workload else None
+    warnings = checks.check_metrics(findings, fields.document.get("metrics"), known, config)
+    checks.check_not_yet(findings, models, read["seeds"], read["early_stop"], read["run"])
+    if baseline is None or not entries:
         return None
-    factors = resolve_factors(findings, entries, baseline, config_type)
-    by_path: dict[str, Factor] = {factor.path: factor for factor in factors}
-    together = resolve_together(findings, rest["together"] or (), by_path, list(entries))
+    factors = resolve_factors(Setting(findings, baseline, config_type), entries)
+    by_path = {factor.path: factor for factor in factors}
+    together = resolve_together(findings, read["together"] or (), by_path, list(entries))
     designs = resolve_designs(findings, models, by_path, together, list(entries))
-    checks.check_constraints(findings, rest["constraints"] or (), baseline)
-    checks.check_terms(findings, baseline)
-    checks.check_scale(findings, baseline, factors, seeds.vary if seeds else ())
+    checks.check_constraints(findings, read["constraints"] or (), baseline)
+    checks.check_scale(findings, baseline.config, factors, read["seeds"])
+    checks.check_controls(findings, read["controls"], baseline.config)
+    if baseline.sound:
+        checks.check_terms(findings, baseline.config)
     if findings.problems:
         return None
     return StudySpec(
-        study=rest["study"],
-        question=rest["question"],
-        workload=fields.document["workload"],
-        baseline=baseline,
+        **{name: read[name] for name in AS_READ},
+        baseline=baseline.config,
         factors=factors,
         together=together,
-        constraints=rest["constraints"],
         designs=designs,
-        seeds=seeds,
-        controls=rest["controls"],
-        metrics=metrics,
-        analysis=rest["analysis"],
-        early_stop=early_stop,
-        evaluation=rest["evaluation"],
-        run=run,
-        track=rest["track"],
-        report=rest["report"],
-        code_version=rest["code_version"],
         warnings=(*warnings, *checks.constant_factors(factors)),
         source=source,
         folder=folder,

@@ -159,7 +159,7 @@ class FactorModel(Section):
         if self.min is not None and self.values is not None:
             raise ValueError("a factor has values or a range, not both")
         if self.min is not None and self.max is not None and not self.min < self.max:
-            raise ValueError("min must be below max")
+            raise ValueError(f"got min {self.min:g} and max {self.max:g}; allowed: min below max")
         if self.distribution == "log_uniform" and (self.min is None or self.min <= 0):
             raise ValueError("log_uniform needs a range with min > 0")
         return self

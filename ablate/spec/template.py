@@ -52,7 +52,7 @@ factors:                         # what is studied: paths of the baseline; `*` s
 designs:                         # which arms there are; the same arm is run once
 {designs}
 seeds: {{count: 6}}                # the same seeds for every arm; fewer than 6 can reject nothing at alpha 0.05
-controls: {{aa: 1}}                # the baseline again with other streams: how large a difference can chance alone make?
+controls: {{aa: 1}}                # the baseline again with other streams: what chance alone can do
 
 metrics:
   primary: {{name: {primary}, goal: minimize, sesoi: {sesoi}}}   # sesoi: smallest effect of interest

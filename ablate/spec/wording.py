@@ -13,9 +13,9 @@ MAX_SHOWN = 60
 def shown(value: Any) -> str:
     """A value as a reader of the file knows it, cut to a length that fits a line."""
     if isinstance(value, Mapping):
-        return "a mapping"
+        return "a mapping" if value else "an empty mapping"
     if isinstance(value, list | tuple):
-        return "a list"
+        return "a list" if value else "an empty list"
     if isinstance(value, float):
         return {"inf": ".inf", "-inf": "-.inf", "nan": ".nan"}.get(repr(value), repr(value))
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 200:
