@@ -121,7 +121,9 @@ class RunFolder:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old text or the new one, whole."""
+    """Write a file so that a reader sees the old text or the new one, whole; an equal text leaves it untouched."""
+    if path.is_file() and path.read_text(encoding="utf-8") == text:
+        return
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)

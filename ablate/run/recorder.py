@@ -166,8 +166,9 @@ class Recorder:
 
     def _sweep(self, trial_id: str, outcome: Outcome) -> None:
         (self._folder.trial(trial_id) / "output.txt").unlink(missing_ok=True)
-        if outcome.state != "COMPLETE" or not self._keep_checkpoints:
-            shutil.rmtree(self._folder.checkpoints(trial_id), ignore_errors=True)
+        checkpoints = self._folder.checkpoints(trial_id)
+        if outcome.state != "COMPLETE" or not self._keep_checkpoints or not any(checkpoints.glob("*")):
+            shutil.rmtree(checkpoints, ignore_errors=True)
 
     def release(self, trial_id: str) -> None:
         """Put a running trial back to WAITING; it goes on from its last checkpoint."""

@@ -126,7 +126,7 @@ def run_trial(assignment: Assignment, device: str, send: Send) -> None:
 
 
 def _train(assignment: Assignment, device: str, outbox: _Outbox) -> Ending:
-    checkpoint_dir = Path(assignment.checkpoint_dir)
+    checkpoint_dir = Path(assignment.checkpoint_dir)  # made here, since a worker may be on another machine
     checkpoint_dir.mkdir(parents=True, exist_ok=True)
     trial = Trial(
         seed=assignment.seed,

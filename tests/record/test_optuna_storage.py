@@ -1,0 +1,150 @@
+import math
+
+import optuna
+import pytest
+
+from ablate.plan.model import Arm, Plan, PlannedTrial, Power
+from ablate.record.optuna_storage import Ledger, Outcome
+from ablate.spec.models import (
+    Analysis,
+    Controls,
+    EarlyStop,
+    Evaluation,
+    Factor,
+    Metric,
+    Metrics,
+    ReportSettings,
+    Run,
+    Seeds,
+    StudySpec,
+    Track,
+)  # fmt: skip
+
+FACTORS = (
+    Factor("weight", "float", 1.0, (0.0, 1.0)),
+    Factor("mode", "choice", "sum", ("sum", "mean"), choices=("sum", "mean", "max")),
+    Factor("layers", "int", 1, (1, 2)),
+    Factor("free", "free", 1, (1, "1", None)),
+)
+
+
+def plan_of(*rows):
+    """A plan of one seed with an arm for each row of factor values."""
+    spec = StudySpec(
+        "s", "", "m:f", {}, FACTORS, (), (), (), Seeds(count=1), Controls(), Metrics(primary=Metric(name="loss")),
+        Analysis(), EarlyStop(), Evaluation(), Run(), Track(), ReportSettings(),
+    )  # fmt: skip
+    arms = [
+        Arm(f"arm-{i}", {}, ("grid",), dict(zip(("weight", "mode", "layers", "free"), row, strict=True)))
+        for i, row in enumerate(rows)
+    ]
+    trials = [PlannedTrial(f"{i:012x}", arm, 0) for i, arm in enumerate(arms)]
+    return Plan(spec, tuple(arms), tuple(trials), Power(0.5, math.inf, False))
+
+
+ROW = (1.0, "sum", 1, "x")
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    opened = Ledger.create(None, tmp_path, "s", "minimize")
+    yield opened
+    opened.close()
+
+
+def stored(tmp_path):
+    return optuna.load_study(study_name="s", storage=f"sqlite:///{tmp_path}/optuna.db").trials
+
+
+def test_waiting_trials_show_their_parameters(ledger, tmp_path):
+    plan = plan_of((0.5, "mean", 2, None))
+    assert ledger.add(plan.trials, plan) == 1
+    [trial] = stored(tmp_path)
+    assert trial.state.name == "WAITING"
+    assert trial.params == {"weight": 0.5, "mode": "mean", "layers": 2}
+    assert trial.user_attrs == {
+        "factor.free": None,
+        "trial_id": "000000000000",
+        "arm": "arm-0",
+        "seed": 0,
+        "replicate": 0,
+        "designs": "grid",
+        "attempt": 1,
+    }
+
+
+def test_arms_and_values_added_later_fit_the_stored_study(ledger, tmp_path):
+    first = plan_of(ROW)
+    ledger.add(first.trials, first)
+    later = plan_of(ROW, (-7.0, "max", 9, [1, 2]), (1e6, "mean", 1, True))
+    ledger.add(later.trials[1:], later)
+    assert [trial.params["weight"] for trial in stored(tmp_path)] == [1.0, -7.0, 1e6]
+
+
+def test_a_trial_is_claimed_once_and_can_be_put_back(ledger):
+    plan = plan_of(ROW)
+    ledger.add(plan.trials, plan)
+    [entry] = ledger.attempts()
+    assert ledger.claim(entry)
+    assert not ledger.claim(entry)
+    assert ledger.get(entry).state == "RUNNING"
+    ledger.release(entry)
+    assert ledger.get(entry).state == "WAITING"
+    assert ledger.claim(entry)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Outcome("COMPLETE", value=0.5, metrics={"loss": 0.5, "odd": math.inf}),
+        Outcome("FAIL", "diverged", metrics={"loss": math.nan}, error="loss is nan"),
+        Outcome("FAIL", "exception", error="boom"),
+    ],
+)
+def test_an_outcome_comes_back_whole(ledger, outcome):
+    plan = plan_of(ROW)
+    ledger.add(plan.trials, plan)
+    [entry] = ledger.attempts()
+    ledger.claim(entry)
+    ledger.note_outcome(entry, outcome)
+    ledger.finish(entry, outcome)
+    back = ledger.get(entry)
+    assert back.state == outcome.state
+    assert repr(back.outcome) == repr(outcome)
+
+
+def test_the_highest_attempt_counts(ledger):
+    plan = plan_of(ROW)
+    for attempt in (1, 3, 2):
+        ledger.add(plan.trials, plan, attempt=attempt)
+    assert ledger.latest()["000000000000"].attempt == 3
+    assert len(ledger.attempts()) == 3
+
+
+def test_looking_for_a_ledger_makes_none(tmp_path):
+    assert Ledger.find(None, tmp_path, "s") is None
+    assert list(tmp_path.iterdir()) == []
+    Ledger.create(None, tmp_path, "s", "minimize").close()
+    assert Ledger.find(None, tmp_path, "another") is None
+    found = Ledger.find(None, tmp_path, "s")
+    assert found is not None
+    assert found.goal == "minimize"
+    found.close()
+
+
+def test_an_empty_database_file_counts_as_absent(tmp_path):
+    (tmp_path / "optuna.db").touch()
+    assert Ledger.find(None, tmp_path, "s") is None
+    Ledger.create(None, tmp_path, "s", "minimize").close()
+    assert (tmp_path / "optuna.db").stat().st_size > 0
+    assert sorted(path.name for path in tmp_path.iterdir() if "tmp" in path.name) == []
+
+
+def test_values_that_a_dashboard_cannot_draw_are_no_intermediate_values(ledger, tmp_path):
+    plan = plan_of(ROW)
+    ledger.add(plan.trials, plan)
+    [entry] = ledger.attempts()
+    ledger.claim(entry)
+    for step, value in enumerate((1.0, math.inf, math.nan, 0.5)):
+        ledger.report(entry, step, value)
+    assert stored(tmp_path)[0].intermediate_values == {0: 1.0, 3: 0.5}
