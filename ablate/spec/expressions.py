@@ -90,6 +90,7 @@ TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
+GLOB = re.compile(r"\s*(?P<glob>[^()\s]+)")
 WORDS = {"true": True, "false": False, "null": None}
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 FUNCTIONS = ("active", "sum")
@@ -110,12 +111,11 @@ def _tokens(text: str) -> list[Token]:
     position = 0
     while text[position:].strip():
         call = len(tokens) > 1 and tokens[-1].text == "(" and tokens[-2].text in FUNCTIONS
-        found = re.compile(r"\s*(?P<glob>[^()\s]+)").match(text, position) if call else TOKEN.match(text, position)
+        found = (GLOB if call else TOKEN).match(text, position)
         if found is None or found.lastgroup is None:
             start = position + len(text[position:]) - len(text[position:].lstrip())
-            raise ExpressionError(
-                f"got {shown(text[start])}; a number, a text, a path or an operator goes here", start + 1
-            )
+            wanted = "a path or a glob" if call else "a number, a text, a path or an operator"
+            raise ExpressionError(f"got {shown(text[start])}; {wanted} goes here", start + 1)
         tokens.append(Token(found.lastgroup, found[found.lastgroup], found.start(found.lastgroup) + 1))
         position = found.end()
     return [*tokens, Token("end", "", len(text) + 1)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -76,6 +76,8 @@ def dotted(parts: Iterable[str | int]) -> str:
     """A path as it is shown: `designs[1].grid`."""
     text = ""
     for part in parts:
+        if part == "":
+            continue
         item = f"[{part}]" if isinstance(part, int) else part
         text += item if not text or item.startswith("[") else f".{item}"
     return text
@@ -193,9 +195,11 @@ class _Composer:
     def mapping(self, start: Any, path: tuple[str, ...]) -> Node:
         entries: dict[str, Entry] = {}
         while not isinstance(event := next(self.events), MappingEndEvent):
-            key = self.compose(event, (*path, "?"))
+            key = self.compose(event, (*path, ""))
             name = key.value
-            node = self.compose(next(self.events), (*path, name if isinstance(name, str) else "?"))
+            node = self.compose(next(self.events), (*path, name if isinstance(name, str) else ""))
+            if node.value is None and node.place.line > self.place(event).line:
+                node = replace(node, place=self.place(event))  # no value at all: ruamel places it at what comes next
             if not isinstance(name, str):
                 self.report(event, path, f"got the key {shown(key.plain())}; a key is text, so quote it")
             elif name in entries:
