@@ -45,7 +45,13 @@ if TYPE_CHECKING:
         token_weighted_masked_nll_per_example,
     )
     from losses.prepared_reference import PreparedReference, concatenate_references
-    from losses.reconstruction import TERMS, ReconstructionLosses, prepare_reference, reconstruction_losses
+    from losses.reconstruction import (
+        TERMS,
+        ReconstructionLosses,
+        prepare_reference,
+        reconstruction_losses,
+        term_weight_matrices,
+    )
     from losses.token_weighting import inverse_surprisal_token_weights, surprisal_share_token_weights
 
 _HOME = {
@@ -83,6 +89,7 @@ _HOME = {
     "ReconstructionLosses": "reconstruction",
     "prepare_reference": "reconstruction",
     "reconstruction_losses": "reconstruction",
+    "term_weight_matrices": "reconstruction",
     "inverse_surprisal_token_weights": "token_weighting",
     "surprisal_share_token_weights": "token_weighting",
 }

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from losses.config import Number, ReconstructionLossConfig, TokenAggregation
-from losses.token_weighting import ExampleStatistics, ReferenceWeights
+from losses.token_weighting import ExampleStatistics, ReferenceWeights, amax
 
 Weighting = Callable[[ReferenceWeights], Tensor]
 """Makes a weight matrix [n, L] of the reference's weights: how much each position's NLL counts."""
@@ -28,9 +28,9 @@ class PreparedReference:
     """The weight matrices of the reconstruction terms, and statistics of each example.
 
     Attributes:
-        weights: [n, R, L], one row for each of `weightings`; 0 where inactive.
-        examples: [n, 12], the columns of ExampleStatistics.
-        weightings: what made the rows.
+        weights: [R, n, L], a matrix for each of `weightings`; 0 where inactive.
+        examples: [12, n], the rows of ExampleStatistics.
+        weightings: what made the matrices.
         token_weight_alpha, example_inverse_surprisal_epsilon, inverse_surprisal_token_weight_epsilon,
         token_aggregation: what it was made with; a configuration with others is refused.
     """
@@ -44,11 +44,15 @@ class PreparedReference:
     token_aggregation: TokenAggregation
 
     def __len__(self) -> int:
-        return self.examples.shape[0]
+        return self.examples.shape[1]
 
     def __getitem__(self, index: Tensor | slice) -> PreparedReference:
         """The examples of a batch, by their positions in the data set."""
-        return replace(self, weights=self.weights[index], examples=self.examples[index])
+        if isinstance(index, Tensor) and index.dim() == 1 and index.dtype == torch.int64:
+            weights, examples = self.weights.index_select(1, index), self.examples.index_select(1, index)
+        else:
+            weights, examples = self.weights[:, index], self.examples[:, index]
+        return replace(self, weights=weights, examples=examples)
 
     def to(self, device: torch.device | str) -> PreparedReference:
         """The same on another device."""
@@ -57,7 +61,7 @@ class PreparedReference:
     @property
     def statistics(self) -> ExampleStatistics:
         """The statistics of each example, by name."""
-        return ExampleStatistics(*self.examples.unbind(-1))
+        return ExampleStatistics(*self.examples.unbind())
 
     def check_settings(self, other: ReconstructionLossConfig | PreparedReference) -> None:
         """Raise ValueError if the other has another alpha, epsilon or aggregation; tensors are not compared."""
@@ -76,14 +80,14 @@ def concatenate_references(parts: Sequence[PreparedReference]) -> PreparedRefere
         raise ValueError("parts: got none; allowed: one or more")
     for part in parts:
         parts[0].check_settings(part)
-        if part.weights.shape[1:] != parts[0].weights.shape[1:]:
+        if part.weights.shape[-1] != parts[0].weights.shape[-1]:
             raise ValueError(
                 f"parts: got lengths {part.weights.shape[-1]} and {parts[0].weights.shape[-1]}; allowed: one length"
             )
     return replace(
         parts[0],
-        weights=torch.cat([part.weights for part in parts]),
-        examples=torch.cat([part.examples for part in parts]),
+        weights=torch.cat([part.weights for part in parts], 1),
+        examples=torch.cat([part.examples for part in parts], 1),
     )
 
 
@@ -92,11 +96,10 @@ def batch_means(reference: PreparedReference) -> tuple[Tensor, ExampleStatistics
 
     The maxima are over the whole batch. Every value is finite for every batch.
     """
-    totals = reference.examples[:, :_FIRST_MAXIMUM].sum(0)
+    totals = reference.examples[:_FIRST_MAXIMUM].sum(1)
+    maxima = amax(reference.examples[_FIRST_MAXIMUM:])
     count = totals[0].clamp(min=1)
-    largest = reference.examples[:, _FIRST_MAXIMUM:]
-    maxima = largest.amax(0) if len(reference) else largest.sum(0)
-    return count, ExampleStatistics(*(totals / count).unbind(), *maxima.unbind())
+    return count, ExampleStatistics(*torch.cat([totals / count, maxima]).unbind())
 
 
 def reference_diagnostics(statistics: ExampleStatistics) -> dict[str, Tensor]:

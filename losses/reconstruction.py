@@ -16,7 +16,13 @@ from torch import Tensor
 from losses.config import Number, ReconstructionLossConfig
 from losses.nll import active_only, at_least_float32, check_mask
 from losses.prepared_reference import PreparedReference, Weighting, batch_means, reference_diagnostics
-from losses.token_weighting import ReferenceWeights, example_weight_unit, reference_weights
+from losses.token_weighting import (
+    SMALLEST_SURPRISAL,
+    ExampleStatistics,
+    ReferenceWeights,
+    example_weight_unit,
+    reference_weights,
+)
 
 Divisor = Literal["one", "zfree_reference_scale", "example_weight_mean"]
 
@@ -86,8 +92,8 @@ def prepare_reference(surprisal: Tensor, mask: Tensor, config: ReconstructionLos
         weightings = tuple(dict.fromkeys([*(term.weighting for term in TERMS.values()), inverse_surprisal]))
         dtype = at_least_float32(surprisal).dtype
         return PreparedReference(
-            torch.stack([weighting(weights) for weighting in weightings], 1).to(dtype),
-            torch.stack(statistics, -1).to(dtype),
+            torch.stack([weighting(weights).to(dtype) for weighting in weightings]),
+            torch.stack(statistics).to(dtype),
             weightings,
             config.token_weight_alpha,
             config.example_inverse_surprisal_epsilon,
@@ -120,20 +126,39 @@ def reconstruction_losses(
     """
     prepared = prepare_reference(reference, mask, config) if isinstance(reference, Tensor) else reference
     prepared.check_settings(config)
-    check_mask(mask, nll=nll, reference=prepared.weights[:, 0])
+    check_mask(mask, nll=nll, reference=prepared.weights[0])
     x = active_only(nll, mask)
     count, statistics = batch_means(prepared)
-    divisors = term_divisors(config, example_weight_mean, statistics.example_weight.clamp(min=1e-30))
-    totals = (prepared.weights * x.unsqueeze(1)).sum((0, 2)) / count
+    divisors = term_divisors(config, example_weight_mean, _batch_mean(statistics))
+    totals = (prepared.weights * x).sum((1, 2)) / count
     losses = dict(zip(prepared.weightings, totals.unbind(), strict=True))
-    terms = {name: losses[term.weighting] / divisors[term.divided_by] for name, term in TERMS.items()}
+    terms = {
+        name: losses[term.weighting] if term.divided_by == "one" else losses[term.weighting] / divisors[term.divided_by]
+        for name, term in TERMS.items()
+    }
     diagnostics = {
         "token_weighted_base_loss": losses[surprisal_share].detach(),
         "inverse_token_weighted_base_loss": losses[inverse_surprisal].detach(),
         **reference_diagnostics(statistics),
     }
-    weights = _effective_token_weights(prepared, config, divisors).detach() / count
+    weights = _effective_token_weights(prepared, config, divisors) / count
     return ReconstructionLosses(terms, diagnostics, (weights * x).sum(), weights)
+
+
+def term_weight_matrices(
+    reference: PreparedReference, config: ReconstructionLossConfig, example_weight_mean: Number | None = None
+) -> dict[str, Tensor]:
+    """Each term's weight matrix times the number of examples: N W_k with L_k = sum_bt W_k,bt x_bt.
+
+    Args: as `reconstruction_losses` takes them.
+    Returns: [n, L] by term name, detached, 0 where inactive.
+    Raises: ValueError as `reconstruction_losses`.
+    Source: docs/loss_stack.md, section 3.
+    """
+    reference.check_settings(config)
+    matrices = dict(zip(reference.weightings, reference.weights.unbind(), strict=True))
+    divisors = term_divisors(config, example_weight_mean, _batch_mean(batch_means(reference)[1]))
+    return {name: matrices[term.weighting] / divisors[term.divided_by] for name, term in TERMS.items()}
 
 
 def term_divisors(
@@ -156,6 +181,11 @@ def term_divisors(
     return {"one": 1, "zfree_reference_scale": config.zfree_reference_scale, "example_weight_mean": mean}
 
 
+def _batch_mean(statistics: ExampleStatistics) -> Tensor:
+    """The batch's own mean example weight; not 0 for a batch without an active position."""
+    return statistics.example_weight.clamp(min=SMALLEST_SURPRISAL)
+
+
 def _effective_token_weights(
     prepared: PreparedReference, config: ReconstructionLossConfig, divisors: dict[Divisor, Number]
 ) -> Tensor:
@@ -164,11 +194,14 @@ def _effective_token_weights(
     for term in TERMS.values():
         coefficient = getattr(config, term.weight_field) / divisors[term.divided_by]
         coefficients[term.weighting] = coefficients.get(term.weighting, 0.0) + coefficient
-    rows = dict(zip(prepared.weightings, prepared.weights.unbind(1), strict=True))
-    total = torch.zeros_like(prepared.weights[:, 0])
+    matrices = dict(zip(prepared.weightings, prepared.weights.unbind(), strict=True))
+    total = torch.zeros_like(prepared.weights[0])
     for weighting, coefficient in coefficients.items():
-        total = total + coefficient * rows[weighting]
-    return total
+        if isinstance(coefficient, Tensor):
+            total = total + coefficient * matrices[weighting]
+        else:  # one operation where the other takes two
+            total = torch.add(total, matrices[weighting], alpha=coefficient)
+    return total.detach()
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def surprisal_share_token_weights(surprisal: Tensor, mask: Tensor, alpha: Number
     Source: docs/loss_stack.md, section 2.
     """
     _check(surprisal, mask, "token_weight_alpha", alpha)
-    weights = _share_weights(_clean(surprisal, mask), mask, alpha)
+    weights = _mean_one(_share(_clean(surprisal, mask), alpha), mask)
     return weights.to(at_least_float32(surprisal).dtype)
 
 
@@ -55,7 +55,7 @@ def inverse_surprisal_token_weights(surprisal: Tensor, mask: Tensor, epsilon: Nu
     Source: docs/loss_stack.md, section 2.
     """
     _check(surprisal, mask, "inverse_surprisal_token_weight_epsilon", epsilon)
-    weights = _inverse_weights(_clean(surprisal, mask), mask, epsilon)
+    weights = _mean_one(_reciprocal(_clean(surprisal, mask) + epsilon), mask)
     return weights.to(at_least_float32(surprisal).dtype)
 
 
@@ -122,16 +122,16 @@ def reference_weights(
     """
     check_mask(mask, surprisal=surprisal)
     s = _clean(surprisal, mask)
-    w = _share_weights(s, mask, config.token_weight_alpha)
-    v = _inverse_weights(s, mask, config.inverse_surprisal_token_weight_epsilon)
-    both = torch.stack([w, v])
+    inverse = _reciprocal(s + config.inverse_surprisal_token_weight_epsilon)
+    both = _mean_one(torch.stack([_share(s, config.token_weight_alpha), inverse]), mask)
+    w, v = both.unbind()
     count = mask.sum(-1, dtype=s.dtype)
     present = count.clamp(max=1)
     uniform = mask.to(s.dtype) / position_divisor(mask, config.token_aggregation)
     reference_loss = (uniform * s).sum(-1)
     example = present * _reciprocal(reference_loss + config.example_inverse_surprisal_epsilon)
     example = example * example_weight_unit(config)
-    total, (w_total, v_total) = s.sum(-1), (both * s).sum(-1)
+    total, (w_total, v_total) = s.sum(-1), (both * s).sum(-1).unbind()
     concentration, base_scale = _at_least_one(w_total, total), _at_least_one(total, v_total)
     statistics = ExampleStatistics(
         present,
@@ -141,8 +141,8 @@ def reference_weights(
         present * concentration,
         present * base_scale,
         *count.square() / both.square().sum(-1).clamp(min=1),
-        *_amax(both),
-        *_amax(mask / both.clamp(min=SMALLEST_WEIGHT)),
+        *amax(both),
+        *amax(mask / both.clamp(min=SMALLEST_WEIGHT)),
     )
     columns = (concentration.unsqueeze(-1), base_scale.unsqueeze(-1), example.unsqueeze(-1))
     return ReferenceWeights(uniform, w * uniform, v * uniform, *columns), statistics
@@ -159,26 +159,21 @@ def _clean(surprisal: Tensor, mask: Tensor) -> Tensor:
     return active_only(surprisal.detach(), mask).double().clamp(min=0)
 
 
-def _share_weights(s: Tensor, mask: Tensor, alpha: Number) -> Tensor:
-    """Weights w of a clean surprisal.
+def _share(s: Tensor, alpha: Number) -> Tensor:
+    """s^alpha of a clean surprisal, up to a factor for each example.
 
-    Relative to the largest surprisal of the example no power overflows, 0^0 = 1 makes alpha = 0 uniform,
-    and an example whose surprisals are all 0 is taken as one whose surprisals are all equal.
+    Relative to the example's largest surprisal no power overflows, 0^0 = 1 makes alpha = 0 uniform, and an
+    example whose surprisals are all 0 is taken as one whose surprisals are all equal.
     """
-    largest = _amax(s).unsqueeze(-1)
-    relative = torch.where(largest > 0, s / largest, 1.0)
-    return _mean_one(mask * relative**alpha, mask)
-
-
-def _inverse_weights(s: Tensor, mask: Tensor, epsilon: Number) -> Tensor:
-    """Weights v of a clean surprisal."""
-    return _mean_one(mask * _reciprocal(s + epsilon), mask)
+    largest = amax(s).unsqueeze(-1)
+    return torch.where(largest > 0, s / largest, 1.0) ** alpha
 
 
 def _mean_one(weights: Tensor, mask: Tensor) -> Tensor:
-    """The weights of each example, 0 where inactive, scaled to mean one over its active positions."""
-    total = weights.sum(-1, keepdim=True)
-    return weights * (mask.sum(-1, keepdim=True) / torch.where(total > 0, total, 1.0))
+    """The weights of each example, scaled to mean one over its active positions, 0 elsewhere."""
+    active = weights * mask
+    total = active.sum(-1, keepdim=True).clamp(min=torch.finfo(active.dtype).tiny)
+    return active * (mask.sum(-1, keepdim=True) / total)
 
 
 def _reciprocal(nats: Tensor) -> Tensor:
@@ -190,7 +185,7 @@ def _at_least_one(numerator: Tensor, denominator: Tensor) -> Tensor:
     return torch.where(denominator > 0, numerator / denominator, 1.0).clamp(min=1)
 
 
-def _amax(values: Tensor) -> Tensor:
+def amax(values: Tensor) -> Tensor:
     """Largest along the last dimension; 0 where it has no entries."""
     return values.amax(-1) if values.shape[-1] else values.sum(-1)
 
