@@ -3,6 +3,7 @@
 Names are resolved on first use, so that `losses.config` can be read without torch.
 """
 
+# mypy: implicit-reexport
 # ruff: noqa: F401 - type checkers read the names below, `__getattr__` finds them
 
 from __future__ import annotations
