@@ -50,23 +50,26 @@ class Reference(Section):
     """The z-free reference: a decoder without z, trained with plain NLL until its `select` loss stops falling.
 
     Attributes:
+        decoder, width, layers, heads, dropout: its own architecture, whatever that of the arm's model.
         steps: the most steps it takes.
-        patience: evaluations without a better `select` loss before it stops; the best weights are kept.
+        averaging: decay of the running average of the weights, the weights that are evaluated and kept.
         evaluate_every: steps between evaluations.
+        patience: evaluations without a better `select` loss before it stops; the best weights are kept.
     """
 
     seed: Seed = 0
     decoder: Core = "transformer"
-    width: Annotated[int, Field(ge=2, le=4096)] = 64
+    width: Annotated[int, Field(ge=2, le=4096)] = 32
     layers: Annotated[int, Field(ge=1, le=64)] = 2
-    heads: Annotated[int, Field(ge=1, le=64)] = 4
-    dropout: DropRate = 0.0
-    steps: Count = 2000
+    heads: Annotated[int, Field(ge=1, le=64)] = 2
+    dropout: DropRate = 0.1
+    steps: Count = 1500
     batch_size: Count = 64
-    learning_rate: Positive = 3.0e-3
+    learning_rate: Positive = 5.0e-3
     weight_decay: Weight = 0.01
-    patience: Count = 4
+    averaging: DropRate = 0.99
     evaluate_every: Count = 100
+    patience: Count = 4
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> Reference:
@@ -183,3 +186,15 @@ class Training(Section):
     learning_rate: Positive = 3.0e-3
     weight_decay: Weight = 0.0
     clip_norm: Positive | None = 5.0
+
+
+class TrialSettings(Section):
+    """What a trial reads of its configuration, whatever the data source: all sections but `data` and `reference`."""
+
+    latent: Latent = "continuous"
+    reconstruction: Reconstruction = Reconstruction()
+    kl: KL = KL()
+    auxiliary: Auxiliary = Auxiliary()
+    model: Model = Model()
+    temperature: Temperature = Temperature()
+    training: Training = Training()

@@ -1,18 +1,25 @@
 """The two kinds of latent variable, with one set of methods.
 
-`parameters` [B, P] is what the encoder says of an example; z [B, Z] is what the decoder sees. Noise is drawn
-outside and passed in: standard normal for continuous z, standard Gumbel for discrete z.
+`parameters` [B, P] is what the encoder says of an example, z [B, Z] what the decoder sees of it. Noise [B, Z] is
+drawn outside and passed in: standard normal for a continuous z, standard Gumbel for a discrete one.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
 from ablate.workloads.sequence_vae.config import Latent, Model
+from ablate.workloads.sequence_vae.keyed_noise import NoiseKind
+from losses import CategoricalPosterior, GaussianPosterior, categorical_kl_per_group, gaussian_kl_per_dimension
+
+ACTIVE = 0.01
+"""Threshold of an active unit: variance of mu, or nats of information."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +27,7 @@ class ContinuousLatent:
     """q(z|x) = N(mu, diag sigma^2) against N(0, I) over D dimensions; parameters are (mu, log sigma^2)."""
 
     dimensions: int
+    noise_kind: ClassVar[NoiseKind] = "normal"
 
     @property
     def parameters(self) -> int:
@@ -28,40 +36,46 @@ class ContinuousLatent:
 
     @property
     def size(self) -> int:
-        """Z, numbers the decoder sees; as many numbers of noise make one draw."""
+        """Z, numbers the decoder sees."""
         return self.dimensions
-
-    def split(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
-        """The mean mu [B, D] and log sigma^2 [B, D]."""
-        mu, logvar = parameters.chunk(2, dim=-1)
-        return mu, logvar
 
     def noise(self, batch: int, generator: Generator) -> Tensor:
         """[B, D] standard normal."""
         return torch.randn(batch, self.dimensions, generator=generator)
 
-    def relaxed(self, parameters: Tensor, noise: Tensor, temperature: Tensor, *, straight_through: bool) -> Tensor:  # noqa: ARG002
-        """A draw with a gradient (Kingma & Welling 2014); there is nothing to relax."""
+    def relaxed(self, parameters: Tensor, noise: Tensor, temperature: float, *, straight_through: bool) -> Tensor:
+        """A draw with a gradient (Kingma & Welling 2014); it is exact, there is nothing to relax."""
+        del temperature, straight_through
         return self.draw(parameters, noise)
 
     def draw(self, parameters: Tensor, noise: Tensor) -> Tensor:
         """An exact draw, [..., D]."""
-        mu, logvar = self.split(parameters)
+        mu, logvar = parameters.chunk(2, dim=-1)
         return mu + torch.exp(0.5 * logvar) * noise
 
+    def kl(self, parameters: Tensor) -> Tensor:
+        """KL_bj, [B, D] nats."""
+        mu, logvar = parameters.chunk(2, dim=-1)
+        return gaussian_kl_per_dimension(mu, logvar)
+
+    def posterior(self, parameters: Tensor, z: Tensor) -> GaussianPosterior:
+        """As the auxiliary terms take it."""
+        mu, logvar = parameters.chunk(2, dim=-1)
+        return GaussianPosterior(mu, logvar, z)
+
     def log_weight(self, parameters: Tensor, z: Tensor) -> Tensor:
-        """The log weight log p(z) - log q(z|x), [...]."""
-        mu, logvar = self.split(parameters)
+        """The log of p(z) / q(z|x), [...]."""
+        mu, logvar = parameters.chunk(2, dim=-1)
         return 0.5 * ((z - mu).square() * torch.exp(-logvar) + logvar - z.square()).sum(-1)
 
     def active_units(self, parameters: Tensor) -> Tensor:
-        """Number of dimensions with Var_b(mu_j) > 0.01 (Burda et al. 2016), over all examples given."""
-        mu, _ = self.split(parameters)
-        return (mu.var(dim=0, correction=0) > 0.01).sum()
+        """Number of dimensions with Var_b(mu_j) > 0.01 over all examples given (Burda et al. 2016)."""
+        mu, _ = parameters.chunk(2, dim=-1)
+        return (mu.var(dim=0, correction=0) > ACTIVE).sum()
 
     def codes(self, parameters: Tensor) -> Tensor:
         """[B, D] what each dimension says of an example: mu."""
-        return self.split(parameters)[0]
+        return parameters.chunk(2, dim=-1)[0]
 
 
 @dataclass(frozen=True)
@@ -70,6 +84,7 @@ class DiscreteLatent:
 
     groups: int
     categories: int
+    noise_kind: ClassVar[NoiseKind] = "gumbel"
 
     @property
     def parameters(self) -> int:
@@ -78,41 +93,50 @@ class DiscreteLatent:
 
     @property
     def size(self) -> int:
-        """Z, numbers the decoder sees; as many numbers of noise make one draw."""
+        """Z, numbers the decoder sees."""
         return self.groups * self.categories
-
-    def split(self, parameters: Tensor) -> Tensor:
-        """Logits [..., G, K]."""
-        return parameters.view(*parameters.shape[:-1], self.groups, self.categories)
 
     def noise(self, batch: int, generator: Generator) -> Tensor:
         """[B, G K] standard Gumbel."""
         return -torch.empty(batch, self.size).exponential_(generator=generator).log()
 
-    def relaxed(self, parameters: Tensor, noise: Tensor, temperature: Tensor, *, straight_through: bool) -> Tensor:
+    def relaxed(self, parameters: Tensor, noise: Tensor, temperature: float, *, straight_through: bool) -> Tensor:
         """A Gumbel-softmax draw with a gradient (Jang et al. 2017); straight-through: one-hot, soft gradient."""
-        soft = torch.softmax(self.split(parameters + noise) / temperature, dim=-1).flatten(-2)
+        soft = torch.softmax(self._by_group(parameters + noise) / temperature, dim=-1).flatten(-2)
         return self.draw(parameters, noise) + (soft - soft.detach()) if straight_through else soft
 
     def draw(self, parameters: Tensor, noise: Tensor) -> Tensor:
         """An exact one-hot draw (Gumbel-max), [..., G K]."""
-        chosen = self.split(parameters + noise).argmax(-1)
-        return functional.one_hot(chosen, self.categories).flatten(-2).to(parameters.dtype)
+        chosen = self._by_group(parameters + noise).argmax(-1)
+        one_hot = functional.one_hot(chosen, self.categories).flatten(-2)
+        return one_hot.to(parameters.dtype)
+
+    def kl(self, parameters: Tensor) -> Tensor:
+        """KL_bg, [B, G] nats."""
+        return categorical_kl_per_group(self._by_group(parameters))
+
+    def posterior(self, parameters: Tensor, z: Tensor) -> CategoricalPosterior:
+        """As the auxiliary terms take it."""
+        del z
+        return CategoricalPosterior(self._by_group(parameters))
 
     def log_weight(self, parameters: Tensor, z: Tensor) -> Tensor:
-        """The log weight log p(z) - log q(z|x), [...]."""
-        log_q = (torch.log_softmax(self.split(parameters), -1).flatten(-2) * z).sum(-1)
-        return -self.groups * torch.log(torch.tensor(float(self.categories))) - log_q
+        """The log of p(z) / q(z|x), [...]."""
+        log_q = torch.log_softmax(self._by_group(parameters), dim=-1).flatten(-2)
+        return -self.groups * math.log(self.categories) - (log_q * z).sum(-1)
 
     def active_units(self, parameters: Tensor) -> Tensor:
-        """Number of groups with H(mean_b q_g) - mean_b H(q_g) > 0.01 nats, over all examples given."""
-        q = torch.softmax(self.split(parameters), -1)
+        """Number of groups with H(mean_b q_g) - mean_b H(q_g) > 0.01 nats over all examples given."""
+        q = torch.softmax(self._by_group(parameters), dim=-1)
         information = torch.special.entr(q.mean(0)).sum(-1) - torch.special.entr(q).sum(-1).mean(0)
-        return (information > 0.01).sum()
+        return (information > ACTIVE).sum()
 
     def codes(self, parameters: Tensor) -> Tensor:
         """[B, G] what each group says of an example: its likeliest category."""
-        return self.split(parameters).argmax(-1)
+        return self._by_group(parameters).argmax(-1)
+
+    def _by_group(self, values: Tensor) -> Tensor:
+        return values.view(*values.shape[:-1], self.groups, self.categories)
 
 
 LatentKind = ContinuousLatent | DiscreteLatent

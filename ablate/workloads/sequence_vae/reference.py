@@ -12,23 +12,24 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
+from torch.nn.utils import clip_grad_norm_
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from ablate.workloads.sequence_vae.config import Reference
-from ablate.workloads.sequence_vae.data import PAD, SequenceData
+from ablate.workloads.sequence_vae.data import PAD, Array, SequenceData
 from ablate.workloads.sequence_vae.model import Decoder, seeded
-from losses.nll import masked_token_nll_per_position
+from losses import masked_token_nll_per_position
 
 SCORING_BATCH = 512
+CLIP_NORM = 1.0
 
 
 @dataclass(frozen=True)
 class TrainedReference:
-    """The decoder as it scored best on `select`.
+    """The decoder with the weights that scored best on `select`, after `best_step` of `steps` steps.
 
-    Attributes:
-        steps: taken in all; the best weights are those after `best_step`.
-        select_nll_per_token: of the best weights, nats.
+    `select_nll_per_token`: of those weights, nats.
     """
 
     decoder: Decoder
@@ -49,31 +50,25 @@ def one_thread() -> Iterator[None]:
 
 
 def train_reference(data: SequenceData, settings: Reference) -> TrainedReference:
-    """Train until the `select` loss has not fallen for `patience` evaluations, and keep the best weights.
+    """Minimise sum_bt x_bt / sum_b n_b until the `select` loss has not fallen for `patience` evaluations.
 
-    Loss: sum_bt x_bt / sum_b n_b over the batch. Call it under `one_thread` for the same bits on a machine.
+    Evaluated and kept is the running average of the weights (Polyak & Juditsky 1992). Call it under
+    `one_thread` for the same bits on a machine.
     """
     decoder = _build(data, settings)
-    optimiser = torch.optim.AdamW(
-        decoder.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
-    )
-    dropout = Generator().manual_seed(_stream(settings.seed, "dropout")) if settings.dropout else None
-    best, best_step, best_weights = math.inf, 0, copy.deepcopy(decoder.state_dict())
-    step = 0
-    for step, rows in enumerate(_batches(data.splits["train"], settings), start=1):
-        optimiser.param_groups[0]["lr"] = settings.learning_rate * (1 - (step - 1) / settings.steps)
-        tokens = as_tensor(data.tokens, rows)
-        optimiser.zero_grad(set_to_none=True)
-        nll, mask = token_nll(decoder, tokens, dropout)
-        (nll.sum() / mask.sum()).backward()
-        torch.nn.utils.clip_grad_norm_(decoder.parameters(), 1.0)
-        optimiser.step()
-        if step % settings.evaluate_every == 0 or step == settings.steps:
-            loss = _nll_per_token(decoder, data, data.splits["select"])
-            if loss < best:
-                best, best_step, best_weights = loss, step, copy.deepcopy(decoder.state_dict())
-            elif step - best_step >= settings.patience * settings.evaluate_every:
-                break
+    averaging = get_ema_multi_avg_fn(settings.averaging)  # type: ignore[no-untyped-call]
+    averaged = AveragedModel(decoder, multi_avg_fn=averaging)
+    best_weights = copy.deepcopy(decoder.state_dict())
+    best, best_step, step = math.inf, 0, 0
+    for step in _training_steps(decoder, data, settings):
+        averaged.update_parameters(decoder)
+        if step % settings.evaluate_every and step < settings.steps:
+            continue
+        loss = nll_per_token(averaged.module, data, data.splits["select"])
+        if loss < best:
+            best, best_step, best_weights = loss, step, copy.deepcopy(averaged.module.state_dict())
+        elif step - best_step >= settings.patience * settings.evaluate_every:
+            break
     decoder.load_state_dict(best_weights)
     return TrainedReference(decoder.requires_grad_(requires_grad=False), step, best_step, best)
 
@@ -84,17 +79,52 @@ def surprisals(decoder: Decoder, data: SequenceData) -> NDArray[np.float32]:
     return np.concatenate([nll.numpy() for nll, _ in _scores(decoder, data, rows)])
 
 
-def token_nll(decoder: Decoder, tokens: Tensor, dropout: Generator | None = None) -> tuple[Tensor, Tensor]:
-    """NLL [B, L] of each next token under a decoder without z, and the mask [B, L] of those that count."""
+def nll_per_token(decoder: nn.Module, data: SequenceData, rows: Array) -> float:
+    """sum_bt x_bt / sum_b n_b over the rows, nats."""
+    total, count = 0.0, 0
+    for nll, mask in _scores(decoder, data, rows):
+        total += float(nll.sum(dtype=torch.float64))
+        count += int(mask.sum())
+    return total / max(count, 1)
+
+
+def as_tensor(tokens: Array, rows: Array) -> Tensor:
+    """Rows of the (memory-mapped) token table as int64, [B, T]."""
+    return torch.from_numpy(tokens[rows].astype(np.int64))
+
+
+def _training_steps(decoder: Decoder, data: SequenceData, settings: Reference) -> Iterator[int]:
+    """Take the steps of one training, and give the number of each."""
+    optimiser = torch.optim.AdamW(
+        decoder.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay, fused=True
+    )
+    dropout = Generator().manual_seed(_stream(settings.seed, "dropout"))
+    order = np.random.default_rng(_stream(settings.seed, "data_order"))
+    rows = np.empty(0, dtype=np.int64)
+    for step in range(1, settings.steps + 1):
+        while len(rows) < settings.batch_size:
+            rows = np.concatenate([rows, order.permutation(data.splits["train"])])
+        batch, rows = rows[: settings.batch_size], rows[settings.batch_size :]
+        optimiser.zero_grad(set_to_none=True)
+        nll, mask = _token_nll(decoder, as_tensor(data.tokens, batch), dropout)
+        (nll.sum() / mask.sum()).backward()  # type: ignore[no-untyped-call]
+        clip_grad_norm_(decoder.parameters(), CLIP_NORM)
+        optimiser.step()
+        yield step
+
+
+def _token_nll(decoder: nn.Module, tokens: Tensor, dropout: Generator | None = None) -> tuple[Tensor, Tensor]:
+    """NLL [B, L] of each next token, and the mask [B, L] of those that count."""
     targets = tokens[:, 1:]
     mask = targets != PAD
     logits = decoder(tokens[:, :-1], mask, generator=dropout)
     return masked_token_nll_per_position(logits, targets, mask), mask
 
 
-def as_tensor(tokens: NDArray[np.integer], rows: NDArray[np.integer]) -> Tensor:
-    """Rows of the (memory-mapped) token table as int64, [B, T]."""
-    return torch.from_numpy(tokens[rows].astype(np.int64))
+def _scores(decoder: nn.Module, data: SequenceData, rows: Array) -> Iterator[tuple[Tensor, Tensor]]:
+    with torch.no_grad():
+        for start in range(0, len(rows), SCORING_BATCH):
+            yield _token_nll(decoder, as_tensor(data.tokens, rows[start : start + SCORING_BATCH]))
 
 
 def _build(data: SequenceData, settings: Reference) -> Decoder:
@@ -108,32 +138,6 @@ def _build(data: SequenceData, settings: Reference) -> Decoder:
             heads=settings.heads,
             dropout=settings.dropout,
         )
-
-
-def _batches(rows: NDArray[np.integer], settings: Reference) -> Iterator[NDArray[np.integer]]:
-    """`steps` batches of training rows, each pass over them in a new order."""
-    rng = np.random.default_rng(_stream(settings.seed, "data_order"))
-    order = rng.permutation(rows)
-    for _ in range(settings.steps):
-        while len(order) < settings.batch_size:
-            order = np.concatenate([order, rng.permutation(rows)])
-        batch, order = order[: settings.batch_size], order[settings.batch_size :]
-        yield batch
-
-
-def _scores(decoder: Decoder, data: SequenceData, rows: NDArray[np.integer]) -> Iterator[tuple[Tensor, Tensor]]:
-    with torch.no_grad():
-        for start in range(0, len(rows), SCORING_BATCH):
-            yield token_nll(decoder, as_tensor(data.tokens, rows[start : start + SCORING_BATCH]))
-
-
-def _nll_per_token(decoder: Decoder, data: SequenceData, rows: NDArray[np.integer]) -> float:
-    """sum_bt x_bt / sum_b n_b over the rows, nats."""
-    total, count = 0.0, 0
-    for nll, mask in _scores(decoder, data, rows):
-        total += float(nll.sum(dtype=torch.float64))
-        count += int(mask.sum())
-    return total / max(count, 1)
 
 
 def _stream(seed: int, name: str) -> int:

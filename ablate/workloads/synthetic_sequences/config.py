@@ -42,7 +42,7 @@ class Data(Section):
         symbols: size of the alphabet that a motif is written in.
         registers: how many disjoint sets of tokens the alphabet can be written in.
         length_buckets: inclusive ranges of sequence length.
-        noise_levels: probabilities that a token is replaced by one drawn uniformly from the vocabulary.
+        noise_levels: probabilities that a token is replaced by one drawn uniformly from its register.
     """
 
     examples: Annotated[int, Field(ge=1, le=10_000_000)] = 4096
@@ -51,18 +51,18 @@ class Data(Section):
     seed: Seed = 0
     split_seed: Seed = 0
     grammar_seed: Seed = 0
-    motifs: Annotated[int, Field(ge=2, le=1024)] = 8
-    motif_length: Annotated[int, Field(ge=1, le=64)] = 4
-    symbols: Annotated[int, Field(ge=2, le=1024)] = 6
-    registers: Annotated[int, Field(ge=1, le=64)] = 3
+    motifs: Annotated[int, Field(ge=2, le=1024)] = 6
+    motif_length: Annotated[int, Field(ge=1, le=64)] = 3
+    symbols: Annotated[int, Field(ge=2, le=1024)] = 4
+    registers: Annotated[int, Field(ge=1, le=64)] = 2
     length_buckets: Annotated[tuple[Bucket, ...], Field(strict=False, min_length=1, max_length=64)] = (
-        (3, 6),
-        (8, 11),
-        (13, 16),
+        (3, 4),
+        (7, 8),
+        (13, 14),
     )
     noise_levels: Annotated[
         tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(strict=False, min_length=1, max_length=64)
-    ] = (0.02, 0.1, 0.25)
+    ] = (0.02, 0.08, 0.2)
 
     @model_validator(mode="after")
     def _factors_exist(self) -> Data:

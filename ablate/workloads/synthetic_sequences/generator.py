@@ -5,12 +5,12 @@ Four independent, uniform factors make a sequence x of n tokens:
     motif m     a word of P symbols, repeated; symbol t is u_t = m[t mod P]
     register r  the set of tokens it is written in: symbol u becomes token 3 + r S + u
     length b    a bucket; n is uniform over its range
-    noise e     each token is replaced, with probability e, by one uniform over all R S tokens
+    noise e     each token is replaced, with probability e, by one uniform over the S tokens of its register
 
-so that, with k the positions that agree with the motif in its register and C = R S,
+so that, with k the positions that agree with the motif in its register,
 
-    p(x | m, r, b, e) = p(n | b) (1 - e + e/C)^k (e/C)^(n - k)
-    p(x) = mean_b p(n | b) mean_{m, r, e} (1 - e + e/C)^k (e/C)^(n - k).
+    p(x | m, r, b, e) = p(n | b) (1 - e + e/S)^k (e/S)^(n - k) where all tokens are of register r, else 0
+    p(x) = mean_b p(n | b) mean_{m, r, e} p(x | m, r, b, e) / p(n | b).
 
 The end of the sequence is a token of its own, whose probability is that of the length.
 """
@@ -75,7 +75,7 @@ def draw(data: Data, count: int) -> tuple[Integers, Integers, Integers]:
 
     clean = clean_tokens(data)[motif, register]
     replaced = rng.random(clean.shape) < np.asarray(data.noise_levels)[noise][:, None]
-    uniform = rng.integers(FIRST_TOKEN, FIRST_TOKEN + data.registers * data.symbols, size=clean.shape)
+    uniform = FIRST_TOKEN + data.symbols * register[:, None] + rng.integers(data.symbols, size=clean.shape)
 
     place = np.arange(clean.shape[1] + 2)
     tokens = np.full((count, place.size), PAD, dtype=np.int64)
@@ -101,16 +101,22 @@ def log_content(data: Data, tokens: Integers, lengths: Integers) -> Floats:
     agreeing = np.zeros((len(tokens), *clean.shape[:2]), dtype=np.int64)
     for t in range(clean.shape[2]):  # padding agrees with no motif
         agreeing += tokens[:, t + 1, None, None] == clean[None, :, :, t]
-    alphabet = data.registers * data.symbols
     noise = np.asarray(data.noise_levels)
     with np.errstate(divide="ignore"):
-        log_agree, log_differ = np.log(1 - noise + noise / alphabet), np.log(noise / alphabet)
+        log_agree, log_differ = np.log(1 - noise + noise / data.symbols), np.log(noise / data.symbols)
     k = agreeing[..., None]
     differing = content[:, None, None, None] - k
     # 0 log 0 = 0: without noise a sequence that agrees everywhere is certain
     return np.asarray(
         k * log_agree + np.where(differing > 0, differing * np.where(differing > 0, log_differ, 0.0), 0.0)
     )
+
+
+def written_in(data: Data, tokens: Integers) -> NDArray[np.bool_]:
+    """[N, R] whether every content token of a row belongs to the register."""
+    register = (tokens - FIRST_TOKEN) // data.symbols
+    outside = (tokens >= FIRST_TOKEN)[:, None, :] & (register[:, None, :] != np.arange(data.registers)[:, None])
+    return np.asarray(~outside.any(-1))
 
 
 def log_marginal(data: Data, tokens: Integers, lengths: Integers) -> Floats:
