@@ -13,13 +13,11 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
+from ablate.spec.checks import FIXED, WEIGHTED_TOTALS
+
 Role = Literal["baseline", "comparison", "twin", "aa", "search"]
 Family = Literal["comparison", "twin"]
 
-#: The outcome named instead of one that is made of the weights under study.
-FIXED_ALTERNATIVE = "eval/neg_elbo_per_token"
-
-_WEIGHTED_TOTAL = re.compile(r"(^|[/_])(objective|(total|weighted)_loss|effective_beta)$")
 _AA_LABEL = re.compile(r"aa-\d+")
 _SEARCH_LABEL = re.compile(r"search(-\d+)?/")
 _TWIN_SUFFIXES = (" ~rescaled", " ~matched")
@@ -50,7 +48,7 @@ def metric_names(trials: pd.DataFrame) -> list[str]:
 
 def is_weight_dependent(metric: str) -> bool:
     """Whether a metric is a weighted total: its scale is what the study changes, so arms can't be compared by it."""
-    return _WEIGHTED_TOTAL.search(metric) is not None
+    return WEIGHTED_TOTALS.fullmatch(metric) is not None
 
 
 def check_metric(trials: pd.DataFrame, metric: str) -> None:
@@ -60,8 +58,7 @@ def check_metric(trials: pd.DataFrame, metric: str) -> None:
     """
     if is_weight_dependent(metric):
         raise ValueError(
-            f"{metric}: depends on the weights under study, so its scale differs between arms; "
-            f"compare {FIXED_ALTERNATIVE} instead"
+            f"{metric}: depends on the weights under study, so its scale differs between arms; compare {FIXED} instead"
         )
     names = metric_names(trials)
     if metric not in names:
@@ -103,6 +100,27 @@ def only_removes(label: str) -> bool:
     for suffix in _TWIN_SUFFIXES:
         label = label.removesuffix(suffix)
     return all(part.startswith("-") for part in label.split(", "))
+
+
+def check_references(trials: pd.DataFrame, arms: list[str], baseline: str) -> None:
+    """Refuse pairs whose trials used different reference tables, unless the reference or the data is a factor.
+
+    Raises: ValueError.
+    """
+    studied = any(str(column).startswith(("config.reference", "config.data")) for column in trials.columns)
+    if "reference" not in trials or studied:
+        return
+    used = trials.loc[(trials["state"] == "COMPLETE") & trials["reference"].fillna("").astype(bool)]
+    of_baseline = used.loc[used["arm"] == baseline].set_index("seed")["reference"]
+    own = used.loc[used["arm"].isin(arms)]
+    beside = own["seed"].map(of_baseline)
+    other = own.loc[beside.notna() & (beside != own["reference"])]
+    if len(other):
+        first = other.iloc[0]
+        raise ValueError(
+            f"{first['arm']}, seed {first['seed']}: trained on reference table {str(first['reference'])[:12]}, the "
+            f"baseline on {str(of_baseline[first['seed']])[:12]}; arms over different tables can't be compared"
+        )
 
 
 def outcomes(trials: pd.DataFrame, metric: str) -> Outcomes:

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from ablate.analysis.outcomes import Family, Outcomes, arms_of, only_removes, outcomes
+from ablate.analysis.outcomes import Family, Outcomes, arms_of, check_references, only_removes, outcomes
 from ablate.analysis.signflip import MINIMUM_PAIRS, Simultaneous, simultaneous
 
 Goal = Literal["minimize", "maximize"]
@@ -47,7 +47,8 @@ def contrasts(
         family; `p_value` is the arm's own sign-flip test, `p_adjusted` max-T; `significant` says p_adjusted <= alpha
         with enough seeds; `verdict` is read off the interval alone. `n_dropped` counts the seeds that are no pair,
         `n_diverged` the arm's diverged trials.
-    Raises: ValueError for an unknown or weight-dependent metric, an unknown goal, baseline or family.
+    Raises: ValueError for an unknown or weight-dependent metric, an unknown goal, baseline or family, or pairs that
+        used different reference tables.
     """
     _check(goal, sesoi, alpha, family)
     outcome = outcomes(trials, metric)
@@ -56,6 +57,7 @@ def contrasts(
         raise ValueError(f"no arm is called {baseline!r}; there are {', '.join(sorted(map(str, outcome.value)))}")
     if not arms:
         return pd.DataFrame({name: pd.Series(dtype=object) for name in COLUMNS})
+    check_references(trials, arms, baseline)
     differences = paired_differences(outcome, arms, baseline)
     found = simultaneous(differences.to_numpy(dtype=float), alpha)
     diverged = outcome.diverged[arms].sum().to_numpy()

@@ -224,6 +224,17 @@ def test_refusals_say_what_to_do() -> None:
         contrasts(pd.concat([twice, twice[1:]]), metric="eval/x", goal="minimize", sesoi=None)
 
 
+def test_pairs_over_different_reference_tables_are_refused() -> None:
+    trials = frame({"baseline": [0.0] * 6, "-a": around(1.0, 6)})
+    trials["reference"] = np.where((trials["arm"] == "-a") & (trials["seed"] == 3), "two", "one")
+    with pytest.raises(ValueError, match=r"^-a, seed 3: trained on reference table two, the baseline on one; "):
+        one(trials)
+    trials["config.reference.steps"] = 100
+    assert one(trials)["n_pairs"] == 6
+    varied = trials.drop(columns="config.reference.steps").assign(reference=[f"of seed {s}" for s in trials["seed"]])
+    assert one(varied)["n_pairs"] == 6
+
+
 def test_an_empty_study_has_an_empty_table() -> None:
     empty = simulate_study(seeds=1).trials().iloc[:0]
     assert contrasts(empty, metric=PRIMARY, goal="minimize", sesoi=0.02).empty
