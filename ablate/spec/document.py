@@ -112,7 +112,9 @@ def _overridden(root: Node, override: str, problems: list[Problem]) -> Node:
     try:
         if len(text.encode()) > MAX_BYTES:
             raise SpecError([place.problem("", "longer than 1 MiB")])
-        node = compose(text, place.file, problems)
+        found: list[Problem] = []
+        node = compose(text, place.file, found)
+        problems.extend(place.problem(path, problem.message) for problem in found)
     except UnicodeEncodeError:
         problems.append(place.problem(path, "the value is not UTF-8"))
         return root

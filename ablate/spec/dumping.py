@@ -9,7 +9,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
-from ablate.spec.models import StudySpec
+from ablate.spec.models import Config, StudySpec
 from ablate.spec.nodes import scalar
 
 MAX_WIDTH = 120
@@ -18,11 +18,16 @@ PLAIN = re.compile(r"[A-Za-z_][\w.*/-]*", re.ASCII)
 
 def dump_study(spec: StudySpec) -> str:
     """The document with `extends` and `--set` merged in. Loaded again, it gives the same plan."""
+    return dump_document(spec.document)
+
+
+def dump_document(document: Config) -> str:
+    """A document as YAML text that is read as it was written."""
     yaml = YAML()
     yaml.width = MAX_WIDTH
     yaml.representer.ignore_aliases = lambda _data: True
     stream = io.StringIO()
-    yaml.dump(_quoted(spec.document), stream)
+    yaml.dump(_quoted(document), stream)
     return stream.getvalue()
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+import pytest
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ablate.errors import SpecError
@@ -141,12 +142,10 @@ class Folder:
 
     def problems(self, text: str | bytes, **options: Any) -> list[str]:
         """Every problem of a file, one a line; there has to be one."""
-        try:
+        with pytest.raises(SpecError) as caught:
             self.load(text, **options)
-        except SpecError as error:
-            assert str(error).splitlines() == [str(problem) for problem in error.problems]
-            return str(error).splitlines()
-        raise AssertionError("the file was taken")
+        assert str(caught.value).splitlines() == [str(problem) for problem in caught.value.problems]
+        return str(caught.value).splitlines()
 
 
 def edited(*edits: tuple[str, str], text: str = STUDY) -> str:

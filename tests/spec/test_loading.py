@@ -1,0 +1,378 @@
+# ruff: noqa: E501 - a message is one line
+
+import pytest
+
+from ablate.spec.loading import load_study
+from ablate.spec.models import MISSING, Analysis, Controls, Evaluation, Run, Seeds, Track
+from tests.spec.example import FREE_STUDY, STUDY, edited
+
+MINIMAL = """\
+study: small
+workload: typed
+factors: {kl.beta: [0.5, 2]}
+designs: [one_at_a_time: kl.beta]
+metrics: {primary: {name: eval/neg_elbo_per_token}}
+"""
+
+
+def factor_of(spec, path):
+    (found,) = [factor for factor in spec.factors if factor.path == path]
+    return found
+
+
+def test_what_is_not_written_has_its_default(folder):
+    spec = folder.load(MINIMAL)
+    assert spec.study == "small"
+    assert spec.question == ""
+    assert (spec.together, spec.constraints, spec.warnings, spec.code_version) == ((), (), (), None)
+    assert spec.seeds == Seeds(count=8, start=0, vary=("training",))
+    assert spec.controls == Controls(aa=0, rescaled=False, match_scale=False)
+    assert spec.analysis == Analysis(alpha=0.05, test="maxt_signflip", looks=1)
+    assert spec.evaluation == Evaluation(every=0.1, iwae_samples=64, iwae_examples=512)
+    assert spec.run == Run()
+    assert (spec.run.resources.cpu, spec.run.resources.gpu, spec.run.keep, spec.run.retries) == (1, 0, "last", 2)
+    assert spec.track == Track(mlflow=None, optuna=None)
+    assert spec.report.formats == ("html", "markdown", "latex")
+    assert (spec.metrics.primary.goal, spec.metrics.primary.at, spec.metrics.primary.sesoi) == (
+        "minimize",
+        "last",
+        None,
+    )
+    assert spec.metrics.secondary == ()
+    assert spec.baseline["kl"] == {"beta": 1.0, "schedule": "constant", "warmup_steps": 0}
+    assert list(spec.baseline) == ["latent", "reference", "data", "reconstruction", "kl", "training"]
+    assert (spec.source, spec.folder) == ("s.yaml", str(folder.path))
+
+
+def test_the_whole_example(folder):
+    spec = folder.load(STUDY)
+    raw = factor_of(spec, "reconstruction.raw_weight")
+    assert (raw.kind, raw.baseline, raw.levels, raw.ablate_to) == ("float", 1.0, (0.5, 1.0, 2.0), 0.0)
+    assert [type(value) for value in (*raw.levels, raw.ablate_to)] == [float] * 4
+    mode = factor_of(spec, "reconstruction.token_aggregation")
+    assert (mode.kind, mode.choices, mode.ablate_to) == ("choice", ("token_sum", "token_mean"), MISSING)
+    beta = factor_of(spec, "kl.beta")
+    assert (beta.levels, beta.low, beta.high, beta.log) == ((0.5, 1.0, 1.5, 2.0), 0.5, 2.0, False)
+    assert [factor.path.rpartition(".")[2] for factor in spec.factors] == [
+        "raw_weight",
+        "distribution_normalized_weight",
+        "example_inverse_surprisal_weight",
+        "token_weighted_weight",
+        "normalized_concentration_corrected_token_weighted_weight",
+        "normalized_inverse_surprisal_token_weighted_weight",
+        "token_aggregation",
+        "beta",
+    ]
+    assert [(design.kind, design.name, len(design.over)) for design in spec.designs] == [
+        ("leave_one_out", "leave_one_out", 6),
+        ("one_at_a_time", "one_at_a_time", 2),
+    ]
+    assert spec.places["leave_one_out"] == ("s.yaml", 13, 20)
+
+
+def test_a_second_design_of_a_kind_has_a_number(folder):
+    text = edited(("  - one_at", "  - leave_one_out: '*.raw_weight'\n  - one_at"))
+    assert [design.name for design in folder.load(text).designs] == [
+        "leave_one_out",
+        "leave_one_out-2",
+        "one_at_a_time",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("1", 1),
+        ("1.0", 1.0),
+        ("1e-4", 1e-4),
+        ("1E+2", 100.0),
+        (".5", 0.5),
+        ("5.", 5.0),
+        ("-0.0", 0.0),
+        ("0o17", 15),
+        ("0x1F", 31),
+        ("+3", 3),
+        ("true", True),
+        ("False", False),
+        ("null", None),
+        ("~", None),
+        ("'null'", "null"),
+        ("'None'", "None"),
+        ("None", "None"),
+        ('"false"', "false"),
+        ("off", "off"),
+        ("on", "on"),
+        ("no", "no"),
+        ("y", "y"),
+        ("017", 17),
+        ("1_000", "1_000"),
+        ("1:30", "1:30"),
+        ("2024-01-01", "2024-01-01"),
+        ("0b11", "0b11"),
+        ("<<", "<<"),
+        ("=", "="),
+        ("[[32, 32], [64]]", [[32, 32], [64]]),
+        ("{a: {b: 1}}", {"a": {"b": 1}}),
+        ("x" * 400, "x" * 400),
+        ("é", "é"),
+    ],
+)
+def test_a_scalar_is_what_it_looks_like(folder, written, expected):
+    text = edited(("name: null", f"name: {written}"), text=FREE_STUDY)
+    found = folder.load(text).baseline["name"]
+    assert found == expected
+    assert type(found) is type(expected)
+    assert str(found) == str(expected)
+
+
+def test_values_that_no_type_settles_stay_different(folder):
+    text = edited(
+        ("rate: [0.1x", 'name: [1, 1.0, true, "1", null, "None", false, "false"]\n  rate: [0.1x'), text=FREE_STUDY
+    )
+    levels = factor_of(folder.load(text), "name").levels
+    assert [repr(level) for level in levels] == ["1", "1.0", "True", "'1'", "None", "'None'", "False", "'false'"]
+
+
+def test_levels_may_be_lists_and_mappings(folder):
+    text = edited(
+        ("rate: [0.1x", "hidden: [[32, 32], [64]]\n  net: [{depth: 2}, {depth: 3, width: 5}]\n  rate: [0.1x"),
+        text=FREE_STUDY,
+    )
+    spec = folder.load(text)
+    assert factor_of(spec, "hidden").levels == ([32, 32], [64])
+    assert factor_of(spec, "net").levels == ({"depth": 2}, {"depth": 3, "width": 5})
+
+
+def test_a_section_may_be_a_factor(folder):
+    spec = folder.load(edited(("kl.beta: {min: 0.5, max: 2, levels: 4}", "kl: [{beta: 2}]"), ("kl.beta]", "kl]")))
+    assert factor_of(spec, "kl").levels == ({"beta": 2.0, "schedule": "constant", "warmup_steps": 0},)
+
+
+def test_multiples_are_of_the_baseline(folder):
+    text = edited(
+        ("rate: [0.1x, 1x, 10x]", "rate: [0.1x, 1x, 3x]\n  count: [2x, 0.5x]\n  net.depth: [2x, 2.0]"), text=FREE_STUDY
+    )
+    spec = folder.load(text)
+    assert factor_of(spec, "rate").levels == (0.01, 0.1, 0.3)
+    assert [repr(level) for level in factor_of(spec, "count").levels] == ["6", "1.5"]
+    assert [repr(level) for level in factor_of(spec, "net.depth").levels] == ["4", "2.0"]
+    assert factor_of(folder.load(edited(("name: null", "name: a2x"), text=FREE_STUDY)), "rate").kind == "free"
+
+
+def test_a_multiple_that_the_type_refuses(folder):
+    text = edited(
+        ("kl.beta: {min: 0.5, max: 2, levels: 4}", "training.steps: [0.0001x, 2x]"), ("kl.beta]", "training.steps]")
+    )
+    assert folder.problems(text) == [
+        "s.yaml:11:20: factors.training.steps[0]: got 0.1; allowed: a whole number",
+    ]
+
+
+def test_a_range_has_levels(folder):
+    entries = """\
+  kl.beta: {min: 0.1, max: 10, distribution: log_uniform}
+  training.steps: {min: 1, max: 4, levels: 7}
+  reconstruction.token_weight_alpha: {min: 0, max: 1}
+"""
+    spec = folder.load(edited(("  kl.beta: {min: 0.5, max: 2, levels: 4}\n", entries)))
+    assert factor_of(spec, "kl.beta").levels == (0.1, 0.316227766017, 1.0, 3.16227766017, 10.0)
+    assert factor_of(spec, "kl.beta").log
+    assert factor_of(spec, "training.steps").levels == (1, 2, 3, 4)
+    assert factor_of(spec, "training.steps").kind == "int"
+    assert factor_of(spec, "reconstruction.token_weight_alpha").levels == (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+def test_kinds_and_choices(folder):
+    entries = (
+        "  training.amsgrad: [true]\n  reconstruction.zfree_reference_scale: [auto]\n  reconstruction.rescale: [null]\n"
+    )
+    spec = folder.load(edited(("designs:", f"{entries}designs:")))
+    assert (factor_of(spec, "training.amsgrad").kind, factor_of(spec, "training.amsgrad").choices) == (
+        "choice",
+        (False, True),
+    )
+    assert factor_of(spec, "reconstruction.zfree_reference_scale").kind == "free"
+    assert factor_of(spec, "reconstruction.rescale").choices == ("baseline", None)
+
+
+def test_without_levels_a_factor_has_two(folder):
+    spec = folder.load(edited(("{ablate_to: 0, values: [0.5x, 1x, 2x]}", "{ablate_to: 0}")))
+    assert factor_of(spec, "reconstruction.raw_weight").levels == (1.0, 0.0)
+
+
+def test_the_same_level_twice_is_one(folder):
+    spec = folder.load(edited(("[0.5x, 1x, 2x]", "[1, 1.0, 2, 2x]")))
+    assert factor_of(spec, "reconstruction.raw_weight").levels == (1.0, 2.0)
+
+
+def test_a_path_speaks_before_a_glob_that_matches_it(folder):
+    spec = folder.load(edited(("factors:\n", "factors:\n  reconstruction.raw_weight: {ablate_to: 0.25}\n")))
+    assert factor_of(spec, "reconstruction.raw_weight").ablate_to == 0.25
+    assert factor_of(spec, "reconstruction.token_weighted_weight").ablate_to == 0.0
+    assert len(spec.factors) == 8
+
+
+def test_together_may_be_globs(folder):
+    spec = folder.load(
+        edited(("designs:", "together: [['reconstruction.token_weighted_*', reconstruction.raw_weight]]\ndesigns:"))
+    )
+    assert spec.together == (("reconstruction.raw_weight", "reconstruction.token_weighted_weight"),)
+
+
+def test_sixty_factors(folder):
+    names = [f"f{index}" for index in range(60)]
+    text = f"""\
+study: many
+workload: free
+baseline: {{{", ".join(f"{name}: 1" for name in names)}}}
+factors: {{"*": {{ablate_to: 0}}}}
+designs: [leave_one_out: "*"]
+metrics: {{primary: {{name: loss}}}}
+"""
+    assert [factor.path for factor in folder.load(text).factors] == names
+
+
+def test_warnings(folder):
+    text = edited(
+        ("name: eval/neg_elbo_per_token", "name: eval/nll_per_token"), ("[token_sum, token_mean]", "[token_sum]")
+    )
+    assert folder.load(text).warnings == (
+        "metrics.primary: eval/nll_per_token is the distortion, which KL buys: an arm that spends more rate always wins "
+        "on it; eval/neg_elbo_per_token charges the rate",
+        "factors.reconstruction.token_aggregation: its one level is the baseline's; it changes nothing",
+    )
+
+
+def test_no_workload_is_asked_without_a_lookup(folder):
+    spec = load_study(
+        folder.write(edited(("workload: free", "workload: no.such:thing"), text=FREE_STUDY)), workload_lookup=None
+    )
+    assert spec.workload == "no.such:thing"
+
+
+def test_a_workload_that_breaks_on_import(folder):
+    def broken(name):
+        raise SystemExit(3)
+
+    file = folder.write(STUDY)
+    with pytest.raises(Exception, match=r"^s.yaml:4:11: workload: got \"typed\"; it cannot be loaded: SystemExit: 3$"):
+        load_study(file, workload_lookup=broken)
+
+
+# --- extends ------------------------------------------------------------------------------------
+
+
+def test_extends_merges_deeply_and_the_later_wins(folder):
+    (folder.path / "sub").mkdir()
+    folder.write(STUDY, "sub/base.yaml")
+    folder.write("extends: base.yaml\nseeds: {count: 3, start: 5}\nkey: 1\n", "sub/middle.yaml")
+    text = """\
+        extends: sub/middle.yaml
+        study: other
+        baseline: {kl: {beta: 2}, training: {steps: 10}}
+        seeds: {count: 4}
+    """
+    assert folder.problems(text) == [
+        "sub/middle.yaml:3:1: key: unknown key; allowed: analysis, baseline, code_version, constraints, controls, designs, "
+        "early_stop, evaluation, extends, factors, metrics, question, report, run, seeds, study, together, track, version, "
+        "workload"
+    ]
+    folder.write("extends: base.yaml\nseeds: {count: 3, start: 5}\n", "sub/middle.yaml")
+    spec = folder.load(text)
+    assert (spec.study, spec.question) == ("other", "Which reconstruction terms can go?")
+    assert (spec.baseline["kl"]["beta"], spec.baseline["training"]["steps"]) == (2.0, 10)
+    assert spec.baseline["reconstruction"]["raw_weight"] == 1.0
+    assert (spec.seeds.count, spec.seeds.start) == (4, 5)
+    assert factor_of(spec, "kl.beta").levels == (0.5, 1.0, 1.5, 2.0)
+    assert "extends" not in spec.document
+
+
+def test_a_list_replaces_a_list(folder):
+    folder.write(STUDY, "base.yaml")
+    spec = folder.load("extends: base.yaml\ndesigns: [leave_one_out: reconstruction.raw_weight]\n")
+    assert [(design.name, len(design.over)) for design in spec.designs] == [("leave_one_out", 1)]
+
+
+def test_problems_of_extends(folder):
+    folder.write("extends: s.yaml\n", "a.yaml")
+    assert folder.problems("study: x\nextends: a.yaml\n") == [
+        'a.yaml:1:10: extends: got "s.yaml"; it extends this file in turn, a cycle'
+    ]
+    assert folder.problems("extends: s.yaml\n") == [
+        's.yaml:1:10: extends: got "s.yaml"; it extends this file in turn, a cycle'
+    ]
+    assert folder.problems("extends: none.yaml\n") == [
+        "s.yaml:1:10: extends: none.yaml cannot be read: No such file or directory"
+    ]
+    assert folder.problems(f"{STUDY}extends: [a]\n") == [
+        "s.yaml:17:10: extends: got a list; allowed: the name of a file, relative to this one"
+    ]
+    assert folder.problems(f"{STUDY}extends: 'a\\0'\n")[0].startswith("s.yaml:17:10: extends: ")
+    folder.write("- 1\n", "b.yaml")
+    assert folder.problems("extends: b.yaml\n") == ["b.yaml:1:1: got a list; a study file is a mapping"]
+
+
+def test_a_problem_is_placed_in_the_file_that_has_it(folder):
+    folder.write(edited(("levels: 4", "levels: 1")), "base.yaml")
+    assert folder.problems("extends: base.yaml\nseeds: {count: -1}\n") == [
+        "base.yaml:11:39: factors.kl.beta.levels: got 1; allowed: a number >= 2",
+        "s.yaml:2:16: seeds.count: got -1; allowed: a number >= 1",
+    ]
+
+
+# --- the command line ---------------------------------------------------------------------------
+
+
+def test_set_edits_any_key(folder):
+    spec = folder.load(
+        STUDY,
+        overrides=[
+            "study=other",
+            "seeds.count=3",
+            "baseline.kl.beta=1e-1",
+            "baseline.training.steps=7",
+            "factors.kl.beta.max=4",
+            "factors.reconstruction.*_weight.values=[1x, 3x]",
+            "factors.kl.warmup_steps=[0, 5]",
+            "factors.training.batch_size.ablate_to=1",
+            "designs.1.one_at_a_time=kl.*",
+            'question="a=b"',
+            "metrics.secondary=[{name: eval/rate_per_token}]",
+            "seeds.count=5",
+        ],
+        seeds=None,
+    )
+    assert (spec.study, spec.seeds.count, spec.question) == ("other", 5, "a=b")
+    assert (spec.baseline["kl"]["beta"], spec.baseline["training"]["steps"]) == (0.1, 7)
+    assert factor_of(spec, "kl.beta").high == 4.0
+    assert factor_of(spec, "reconstruction.raw_weight").levels == (1.0, 3.0)
+    assert factor_of(spec, "kl.warmup_steps").levels == (0, 5)
+    assert factor_of(spec, "training.batch_size").ablate_to == 1
+    assert spec.designs[1].over == ("kl.beta", "kl.warmup_steps")
+    assert [metric.name for metric in spec.metrics.secondary] == ["eval/rate_per_token"]
+
+
+def test_seeds_of_the_command_line(folder):
+    assert folder.load(STUDY, seeds=3).seeds.count == 3
+    assert folder.load(edited(("metrics:", "seeds: {start: 4}\nmetrics:")), seeds=3).seeds == Seeds(count=3, start=4)
+    assert folder.problems(STUDY, seeds=0) == ["--seeds: seeds.count: got 0; allowed: a number >= 1"]
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("seeds", '--set: got "seeds"; allowed: path=value'),
+        ("=3", '--set: got "=3"; allowed: path=value'),
+        ("seeds.count=many", '--set: seeds.count: got "many"; allowed: a whole number'),
+        ("seeds.count=", "--set: seeds.count: got null; allowed: a whole number"),
+        ("seeds.cuont=3", "--set: seeds.cuont: unknown key; allowed: count, start, vary; did you mean count?"),
+        ("baseline.kl.beta='1'", '--set: baseline.kl.beta: got "1"; allowed: a number; a quoted number is text'),
+        ("designs.2.grid=kl.beta", '--set: designs.2.grid: got the item "2"; allowed: 0 to 1, the items of this list'),
+        ("baseline.kl.beta=[", "--set: baseline.kl.beta: not YAML: expected the node content, but found '<stream end>', while parsing a flow node"),
+        ("baseline.kl.beta=!!int 1", "--set: baseline.kl.beta: got the tag !!int; tags are not allowed, values are what they look like"),
+        ("study=a: b: c", "--set: study: not YAML: mapping values are not allowed here"),
+        ("." * 500 + "=1", f'--set: "{"." * 59}…: nested more than 100 deep'),
+    ],
+)  # fmt: skip
+def test_problems_of_set(folder, override, message):
+    assert folder.problems(STUDY, overrides=[override])[-1:] == [message]
