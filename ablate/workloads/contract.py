@@ -17,7 +17,7 @@ from pydantic import BaseModel
 Metrics = Mapping[str, float]
 
 #: Streams that an A/A replicate shares with its original; all others are re-keyed by `replicate`.
-SHARED_BY_REPLICATES = frozenset({"initialisation"})
+SHARED_BY_REPLICATES = frozenset({"initialisation", "evaluation", "importance_sampling"})
 
 
 class TrialStopped(Exception):  # noqa: N818 - a request to leave, not a fault

@@ -108,7 +108,7 @@ class DiscreteLatent:
     def draw(self, parameters: Tensor, noise: Tensor) -> Tensor:
         """An exact one-hot draw (Gumbel-max), [..., G K]."""
         chosen = self._by_group(parameters + noise).argmax(-1)
-        one_hot = functional.one_hot(chosen, self.categories).flatten(-2)
+        one_hot: Tensor = functional.one_hot(chosen, self.categories).flatten(-2)
         return one_hot.to(parameters.dtype)
 
     def kl(self, parameters: Tensor) -> Tensor:

@@ -42,7 +42,7 @@ KNOWN_LIKELIHOOD = ("zfree_bayes_nll_per_token", "factor_nll_per_token")
 def metric_names(auxiliary: tuple[str, ...], *, factors: bool, likelihood: bool) -> frozenset[str]:
     """Every metric of a trial, for a data source with known factors, with an exact likelihood, or neither."""
     stack = (*TERMS, *DIAGNOSTICS)
-    held_out = (*stack, *auxiliary, *EVALUATION, *(KNOWN_FACTORS if factors else ()))
+    held_out = (*stack, *EVALUATION, *(KNOWN_FACTORS if factors else ()))
     held_out += KNOWN_LIKELIHOOD if likelihood else ()
     train = (*stack, *auxiliary, *TRAIN)
     return frozenset(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -68,6 +67,11 @@ class ReconstructionObjective:
     shares: dict[str, float]
     rescaled_by: float
 
+    @property
+    def weights(self) -> dict[str, float]:
+        """The six weights as they are used, by field."""
+        return {name: float(getattr(self.config, name)) for name in WEIGHT_FIELDS}
+
 
 def read_split(table: ReferenceTable, name: str) -> Split:
     """A split of the table as tensors over the mapped memory."""
@@ -115,15 +119,10 @@ def reconstruction_objective(
     )
 
 
-def arm_scales(arms: Sequence[TrialSettings], table: ReferenceTable, baseline: TrialSettings | None) -> list[ArmScale]:
-    """What the table says of each arm before it trains."""
-    train = read_split(table, "train")
-    scales = []
-    for arm in arms:
-        own = None if baseline is None else baseline.reconstruction
-        made = reconstruction_objective(arm.reconstruction, table, train, own)
-        scales.append(ArmScale(effective_coefficient(arm.kl.beta, made.mean_weight), made.mean_weight, made.shares))
-    return scales
+def arm_scale(arm: TrialSettings, table: ReferenceTable, baseline: TrialSettings) -> ArmScale:
+    """What the table says of an arm before it trains."""
+    made = reconstruction_objective(arm.reconstruction, table, read_split(table, "train"), baseline.reconstruction)
+    return ArmScale(effective_coefficient(arm.kl.beta, made.mean_weight), made.mean_weight, made.shares)
 
 
 def _mean_weight(section: Reconstruction, table: ReferenceTable, train: Split) -> float:

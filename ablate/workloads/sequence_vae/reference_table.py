@@ -28,8 +28,6 @@ from ablate.workloads.sequence_vae.reference import one_thread, surprisals, trai
 from losses import ReconstructionLossConfig, prepare_reference, zfree_reference_scale
 
 META = "meta.json"
-#: Files of this package that decide what a table holds.
-CODE = ("data.py", "model.py", "networks.py", "reference.py", "reference_table.py")
 ARRAYS = ("tokens", "lengths", "surprisal", "factors", "optimal_nll", "factor_nll")
 
 
@@ -88,6 +86,12 @@ def prepare_table(key: str, load: Callable[[], SequenceData], settings: Referenc
     return _prepared(key, _meta(folder), warnings)
 
 
+def is_prepared(key: str, shared_dir: Path) -> bool:
+    """Whether a table of that key is there with files of the right sizes."""
+    folder = shared_dir / key
+    return folder.exists() and _fault(folder, checksums=False) is None
+
+
 def open_table(key: str, shared_dir: Path) -> ReferenceTable:
     """The table of that key, memory-mapped.
 
@@ -108,14 +112,6 @@ def open_table(key: str, shared_dir: Path) -> ReferenceTable:
         facts=meta["facts"],
         **arrays,
     )
-
-
-def table_key(fingerprint: str, reference: Reference) -> str:
-    """Hash of the data, the reference's settings and the code that makes a table of them."""
-    digest = hashlib.sha256(json.dumps([fingerprint, reference.model_dump(mode="json")], sort_keys=True).encode())
-    for name in CODE:
-        digest.update((Path(__file__).parent / name).read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def _write(folder: Path, data: SequenceData, settings: Reference) -> None:

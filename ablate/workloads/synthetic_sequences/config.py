@@ -23,6 +23,7 @@ from ablate.workloads.sequence_vae.config import (
     Training,
 )
 from ablate.workloads.sequence_vae.metric_names import metric_names
+from ablate.workloads.sequence_vae.table_key import table_key
 
 GENERATOR_VERSION = 1
 """Raised when the same `data` section yields other sequences."""
@@ -99,11 +100,17 @@ def data_fingerprint(config: Mapping[str, Any]) -> str:
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
+def prepared_key(config: Mapping[str, Any]) -> str:
+    """Key of the reference table that a configuration needs."""
+    return table_key(data_fingerprint(config), Reference.model_validate(dict(config.get("reference", {}))))
+
+
 WORKLOAD = Workload(
     name="synthetic_sequences",
     train="ablate.workloads.synthetic_sequences.workload:train",
     config_type=Config,
     prepare="ablate.workloads.synthetic_sequences.workload:prepare",
+    prepared_key=prepared_key,
     scales="ablate.workloads.synthetic_sequences.workload:scales",
     fingerprint=data_fingerprint,
     sources=("ablate.workloads", "losses"),
