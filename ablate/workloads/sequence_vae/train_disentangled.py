@@ -66,9 +66,10 @@ def _train(setup: Setup, state: State, trial: Trial) -> dict[str, float]:
     spent = 0.0
     while progress.step < steps:
         started = time.perf_counter()
-        measured = _step(setup, state)
+        due = progress.step + 1 in evaluated | reported
+        measured = _step(setup, state, measure=due)
         spent += time.perf_counter() - started
-        if progress.step not in evaluated | reported:
+        if not due:
             continue
         metrics = measured() | {"time/step_s": spent / progress.counted}
         spent = 0.0
@@ -80,10 +81,10 @@ def _train(setup: Setup, state: State, trial: Trial) -> dict[str, float]:
     return progress.row
 
 
-def _step(setup: Setup, state: State) -> Callable[[], dict[str, float]]:
+def _step(setup: Setup, state: State, *, measure: bool) -> Callable[[], dict[str, float]]:
     """Take one step.
 
-    Returns: a function that reads its metrics, for the steps that are reported.
+    Returns: a function that reads its metrics, for the steps that are to be reported.
     Raises: TrialDiverged if the objective is not finite.
     """
     progress, objective, clip_norm = state.progress, setup.objective, setup.settings.training.clip_norm
@@ -91,7 +92,7 @@ def _step(setup: Setup, state: State) -> Callable[[], dict[str, float]]:
     rows = torch.from_numpy(setup.rows(step))
     tokens, mask = (t[rows].to(setup.device) for t in (setup.train.tokens, setup.train.mask))
     batch = Batch(tokens.long(), mask, setup.reference[rows.to(setup.device)])
-    loss, parts = batch_losses(state.model, batch, objective, setup.streams, step)
+    loss, parts = batch_losses(state.model, batch, objective, setup.streams, step, measure=measure)
     if not math.isfinite(loss.item()):
         raise TrialDiverged(f"the objective is {loss.item()} at step {step + 1}")
     norm = take_step(state.model, state.optimiser, loss, clip_norm)

@@ -67,12 +67,13 @@ class Streams:
 
 
 def batch_losses(
-    model: SequenceVAE, batch: Batch, objective: Objective, streams: Streams, step: int
+    model: SequenceVAE, batch: Batch, objective: Objective, streams: Streams, step: int, *, measure: bool = True
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The objective of a batch, and its parts by metric name.
 
     Args:
         step: counted from 0; it sets beta and the temperature.
+        measure: whether the parts are wanted; auxiliary terms of weight 0 are left out otherwise.
     Source: docs/loss_stack.md, section 5.
     """
     tokens, mask = batch.tokens, batch.mask
@@ -88,7 +89,9 @@ def batch_losses(
     )
     kl = model.latent.kl(parameters)
     total = stack.objective + beta_at(objective.beta, step) * free_bits(kl, objective.free_bits, mask)
-    auxiliary = auxiliary_losses(model.latent.posterior(parameters, z), mask.any(-1), objective.training_size)
+    auxiliary: dict[str, Tensor] = {}
+    if measure or any(objective.auxiliary.values()):
+        auxiliary = auxiliary_losses(model.latent.posterior(parameters, z), mask.any(-1), objective.training_size)
     for name, weight in objective.auxiliary.items():
         if weight:
             total = total + weight * auxiliary[name]
