@@ -8,6 +8,8 @@ vocabularies, so the script fixes the allocator (it restarts itself with MALLOC_
 MALLOC_TRIM_THRESHOLD_=17179869184: freed memory is kept, not handed back to the system).
 """
 
+# ruff: noqa: E402 - the allocator is set before torch starts
+
 from __future__ import annotations
 
 import argparse
@@ -20,7 +22,7 @@ from collections.abc import Callable
 
 ALLOCATOR = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "17179869184"}
 if any(os.environ.get(name) != value for name, value in ALLOCATOR.items()):
-    os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **ALLOCATOR})  # noqa: S606
+    os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, **ALLOCATOR})
 
 import torch
 from torch import Tensor

@@ -54,7 +54,7 @@ def masked_token_nll_per_example(nll: Tensor, mask: Tensor, aggregation: TokenAg
     Source: docs/loss_stack.md, section 1.
     """
     check_mask(mask, nll=nll)
-    return (active_only(nll, mask) / position_divisor(mask, aggregation)).sum(-1)
+    return (active_only(nll, mask).sum(-1, keepdim=True) / position_divisor(mask, aggregation)).squeeze(-1)
 
 
 def token_weighted_masked_nll_per_example(
@@ -75,7 +75,7 @@ def token_weighted_masked_nll_per_example(
     """
     check_mask(mask, nll=nll, weights=weights)
     weighted = active_only(weights.detach(), mask) * active_only(nll, mask)
-    return (weighted / position_divisor(mask, aggregation)).sum(-1)
+    return (weighted.sum(-1, keepdim=True) / position_divisor(mask, aggregation)).squeeze(-1)
 
 
 def mean_over_examples(values: Tensor, mask: Tensor) -> Tensor:

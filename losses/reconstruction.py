@@ -132,10 +132,7 @@ def reconstruction_losses(
     divisors = term_divisors(config, example_weight_mean, _batch_mean(statistics))
     totals = (prepared.weights * x).sum((1, 2)) / count
     losses = dict(zip(prepared.weightings, totals.unbind(), strict=True))
-    terms = {
-        name: losses[term.weighting] if term.divided_by == "one" else losses[term.weighting] / divisors[term.divided_by]
-        for name, term in TERMS.items()
-    }
+    terms = {name: losses[term.weighting] / divisors[term.divided_by] for name, term in TERMS.items()}
     diagnostics = {
         "token_weighted_base_loss": losses[surprisal_share].detach(),
         "inverse_token_weighted_base_loss": losses[inverse_surprisal].detach(),

@@ -1,0 +1,109 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from losses import concatenate_references, prepare_reference, reconstruction_losses, term_weight_matrices
+from losses.reconstruction import TERMS
+from tests.losses.batches import CONFIG, batch, values
+
+
+def test_a_batch_of_it_by_any_index():
+    data = batch(examples=6)
+    prepared = prepare_reference(data.surprisal, data.mask, CONFIG)
+    assert len(prepared) == 6
+    positions = torch.tensor([1, 2, 3])
+    chosen = torch.zeros(6, dtype=torch.bool)
+    chosen[1:4] = True
+    for index in (positions, positions.int(), slice(1, 4), chosen):
+        part = prepared[index]
+        assert len(part) == 3
+        assert torch.equal(part.weights, prepared.weights[:, 1:4])
+        assert torch.equal(part.examples, prepared.examples[:, 1:4])
+
+
+def test_statistics_of_each_example():
+    data = batch()
+    statistics = prepare_reference(data.surprisal, data.mask, CONFIG).statistics
+    active = torch.where(data.mask, data.surprisal, 0.0)
+    torch.testing.assert_close(statistics.token_count, data.mask.sum(-1).double())
+    torch.testing.assert_close(statistics.present, data.mask.any(-1).double())
+    torch.testing.assert_close(statistics.reference_loss, active.sum(-1))
+    assert statistics.concentration[data.mask.any(-1)].min() >= 1
+    assert statistics.base_scale[data.mask.any(-1)].min() >= 1
+
+
+def test_parts_join_to_the_whole_from_a_memory_mapped_table(tmp_path):
+    data = batch(examples=11, dtype=torch.float32)
+    path = tmp_path / "surprisal.npy"
+    np.save(path, data.surprisal.numpy())
+    table = np.load(path, mmap_mode="c")
+    parts = [
+        prepare_reference(torch.from_numpy(table[start : start + 4]), data.mask[start : start + 4], CONFIG)
+        for start in range(0, 11, 4)
+    ]
+    whole = prepare_reference(data.surprisal, data.mask, CONFIG)
+    joined = concatenate_references(parts)
+    assert torch.equal(joined.weights, whole.weights)
+    assert torch.equal(joined.examples, whole.examples)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (lambda prepared: [], "parts: got none; allowed: one or more"),
+        (
+            lambda prepared: [prepared, replace(prepared, token_weight_alpha=2.0)],
+            "token_weight_alpha: the reference was prepared with 0.7, got 2.0; prepare it again",
+        ),
+        (
+            lambda prepared: [prepared, replace(prepared, weights=prepared.weights[..., :3])],
+            "parts: got lengths 3 and 7; allowed: one length",
+        ),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(parts, message):
+    data = batch()
+    prepared = prepare_reference(data.surprisal, data.mask, CONFIG)
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the whole message is compared
+        concatenate_references(parts(prepared))
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("surprisal", "prepared"),
+    [
+        (torch.float64, torch.float64),
+        (torch.float32, torch.float32),
+        (torch.bfloat16, torch.float32),
+        (torch.float16, torch.float32),
+    ],
+)
+def test_dtype(surprisal, prepared):
+    data = batch()
+    assert prepare_reference(data.surprisal.to(surprisal), data.mask, CONFIG).weights.dtype == prepared
+
+
+def test_terms_with_one_weighting_share_its_matrix():
+    data = batch()
+    prepared = prepare_reference(data.surprisal, data.mask, CONFIG)
+    assert len(prepared.weightings) == len(set(prepared.weightings)) == len(prepared.weights) == 6
+
+
+def test_to_another_device():
+    data = batch()
+    prepared = prepare_reference(data.surprisal, data.mask, CONFIG)
+    assert prepared.to("meta").weights.device.type == "meta"
+    assert torch.equal(prepared.to("cpu").weights, prepared.weights)
+
+
+def test_weight_matrices_reproduce_the_terms():
+    data = batch()
+    prepared = prepare_reference(data.surprisal, data.mask, CONFIG)
+    losses = reconstruction_losses(data.nll, data.mask, prepared, CONFIG, 0.7)
+    matrices = term_weight_matrices(prepared, CONFIG, 0.7)
+    present = data.mask.any(-1).sum()
+    by_matrix = {name: ((matrix * data.nll).sum() / present).item() for name, matrix in matrices.items()}
+    assert list(TERMS) == list(matrices)
+    assert pytest.approx(by_matrix) == values(losses.terms)
