@@ -185,7 +185,7 @@ class Training(Section):
     batch_size: Count = 64
     learning_rate: Positive = 3.0e-3
     weight_decay: Weight = 0.0
-    clip_norm: Positive | None = 5.0
+    clip_norm: Positive | None = 100.0
 
 
 class TrialSettings(Section):

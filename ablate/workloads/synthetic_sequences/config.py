@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field, model_validator
@@ -102,7 +103,8 @@ def data_fingerprint(config: Mapping[str, Any]) -> str:
 
 def prepared_key(config: Mapping[str, Any]) -> str:
     """Key of the reference table that a configuration needs."""
-    return table_key(data_fingerprint(config), Reference.model_validate(dict(config.get("reference", {}))))
+    reference = Reference.model_validate(dict(config.get("reference", {})))
+    return table_key(data_fingerprint(config), reference, Path(__file__).parent / "generator.py")
 
 
 WORKLOAD = Workload(

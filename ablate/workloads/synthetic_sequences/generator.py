@@ -107,9 +107,8 @@ def log_content(data: Data, tokens: Integers, lengths: Integers) -> Floats:
     k = agreeing[..., None]
     differing = content[:, None, None, None] - k
     # 0 log 0 = 0: without noise a sequence that agrees everywhere is certain
-    return np.asarray(
-        k * log_agree + np.where(differing > 0, differing * np.where(differing > 0, log_differ, 0.0), 0.0)
-    )
+    likelihood = k * log_agree + differing * np.where(differing == 0, 0.0, log_differ)
+    return np.where(written_in(data, tokens)[:, None, :, None], likelihood, -np.inf)
 
 
 def written_in(data: Data, tokens: Integers) -> NDArray[np.bool_]:
