@@ -172,9 +172,9 @@ class Recorder:
 
     def release(self, trial_id: str) -> None:
         """Put a running trial back to WAITING; it goes on from its last checkpoint."""
+        self.recover_output(trial_id)
         running = self._running.pop(trial_id)
         running.history.close()
-        self.recover_output(trial_id, running.log_bytes)
         self._ledger.release(running.entry)
         run_id = self._ledger.get(running.entry).attributes.get("mlflow_run_id")
         if run_id is not None:
@@ -188,19 +188,19 @@ class Recorder:
         self._append_log(trial_id, f"[the worker process died: {why}]\n")
         return deaths
 
-    def recover_output(self, trial_id: str, already: int | None = None) -> None:
-        """Put into the log what a dead worker printed and never sent."""
+    def recover_output(self, trial_id: str) -> str | None:
+        """Log what a dead worker printed and never sent. Returns: that, or None where it cannot be read."""
+        running = self._running[trial_id]
         path = self._folder.trial(trial_id) / "output.txt"
-        if already is None:
-            already = self._running[trial_id].log_bytes
-        if path.exists():
-            with path.open("rb") as file:
-                file.seek(already)
-                self._append_log(trial_id, file.read().decode("utf-8", errors="replace"))
-            path.unlink()
-        running = self._running.get(trial_id)
-        if running is not None:
-            running.log_bytes = 0
+        if not path.exists():
+            return None
+        with path.open("rb") as file:
+            file.seek(running.log_bytes)
+            text = file.read().decode("utf-8", errors="replace")
+        path.unlink()
+        running.log_bytes = 0
+        self._append_log(trial_id, text)
+        return text
 
     # --- the tracking server may be down ---
 

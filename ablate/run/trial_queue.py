@@ -12,6 +12,7 @@ from ablate.run.assignment import Assignment, Message
 from ablate.run.progress import StudyProgress
 from ablate.run.recorder import Recorder
 from ablate.run.stopping import StopRequest
+from ablate.run.worker import TIMEOUT_MARK
 from ablate.spec.models import Run
 
 #: A failure rate is not judged before this many failures.
@@ -83,12 +84,12 @@ class TrialQueue:
         """Try a dead trial again, unless it has died too often or its time was up."""
         if trial_id not in self._recorder.running:
             return
-        self._recorder.recover_output(trial_id)
+        printed = self._recorder.recover_output(trial_id)
         if self.should_stop():
             self._put_back(trial_id, "stopped")
             return
-        limit = self._run.timeout_s
-        if limit is not None and self._recorder.elapsed_s(trial_id) >= limit:
+        if self._timed_out(trial_id, printed):
+            limit = self._run.timeout_s
             self._ended(trial_id, self._recorder.fail(trial_id, "timeout", f"not finished after {limit:g} s"))
             return
         deaths = self._recorder.died(trial_id, why)
@@ -98,6 +99,14 @@ class TrialQueue:
         else:
             self._put_back(trial_id, f"its process died ({why}); tried again from its last checkpoint")
             self._waiting.appendleft(self._trials[trial_id])
+
+    def _timed_out(self, trial_id: str, printed: str | None) -> bool:
+        """Whether a process ended because its time was up: it says so last of all; one on another machine is timed."""
+        if self._run.timeout_s is None:
+            return False
+        if printed is None:
+            return self._recorder.elapsed_s(trial_id) >= self._run.timeout_s
+        return TIMEOUT_MARK in printed
 
     def abort(self) -> None:
         """Start nothing more."""

@@ -24,6 +24,9 @@ from ablate.workloads.contract import Row, Trial, TrialDiverged, TrialStopped
 #: Reports wait at most this long, so that a trial without evaluations is seen to move.
 LONGEST_WAIT_S = 5.0
 
+#: How faulthandler begins its account of a process whose time was up.
+TIMEOUT_MARK = "Timeout ("
+
 Send = Callable[[Message], None]
 
 
