@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ablate.spec.designs import Unit, is_baseline, same
+from ablate.spec.designs import Unit, is_baseline
 from ablate.spec.models import MISSING
 from ablate.spec.nodes import scalar
-from ablate.spec.paths import canonical
+from ablate.spec.paths import canonical, same
 
 MAX_VALUE = 48
 BARE = re.compile(r"[\w./:-]+")
@@ -42,16 +42,35 @@ def value_text(value: Any) -> str:
     return f"{text[:MAX_VALUE]}…{hashlib.sha256(text.encode()).hexdigest()[:6]}"
 
 
-def label_of(units: Sequence[Unit], values: Mapping[str, Any], names: Mapping[str, str]) -> str:
-    """`-path` for a unit that is taken out, `path=value` for another level; a zip by its first path."""
-    parts = []
-    for unit in units:
-        level = [values[factor.path] for factor in unit]
+class Labels:
+    """Labels of the arms of one study."""
+
+    def __init__(self, units: Sequence[Unit], among: Iterable[str]) -> None:
+        """`units` move in the study; `among` are the paths that a name must tell a path from."""
+        self._units = units
+        self.names = short_names([factor.path for unit in units for factor in unit], among)
+        self._parts: dict[tuple[int, ...], str] = {}
+
+    def changes(self, values: Mapping[str, Any]) -> str:
+        """`-path` for a unit that is taken out, `path=value` for another level; a zip by its first path.
+
+        `values` hold every studied path; they are the values of the factors themselves, whose parts are made once.
+        """
+        found = []
+        for unit in self._units:
+            key = (id(unit), *(id(values[factor.path]) for factor in unit))
+            part = self._parts.get(key)
+            if part is None:
+                part = self._parts[key] = self._part(unit, [values[factor.path] for factor in unit])
+            if part:
+                found.append(part)
+        return ", ".join(found)
+
+    def _part(self, unit: Unit, level: Sequence[Any]) -> str:
+        name = self.names[unit[0].path]
         if is_baseline(unit, level):
-            continue
-        first = unit[0]
-        if all(factor.ablate_to is not MISSING and same(values[factor.path], factor.ablate_to) for factor in unit):
-            parts.append(f"-{names[first.path]}")
-        else:
-            parts.append(f"{names[first.path]}={value_text(values[first.path])}")
-    return ", ".join(parts)
+            return ""
+        pairs = zip(unit, level, strict=True)
+        if all(factor.ablate_to is not MISSING and same(value, factor.ablate_to) for factor, value in pairs):
+            return f"-{name}"
+        return f"{name}={value_text(level[0])}"

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ablate.spec.baseline import Baseline
-from ablate.spec.designs import Unit, same
+from ablate.spec.designs import Unit
 from ablate.spec.expressions import ExpressionError, holds, parse
 from ablate.spec.file_model import DesignModel
 from ablate.spec.findings import Findings, Loc
 from ablate.spec.models import Config, Controls, EarlyStop, Factor, Run, Seeds
-from ablate.spec.paths import leaf_paths, matching, value_at
+from ablate.spec.paths import leaf_paths, matching, same, value_at
 from ablate.spec.wording import hint, listed, shown
 
 #: Weights of the terms of the loss stack: an arm keeps at least one of them on.

@@ -10,7 +10,7 @@ from typing import Any
 from ablate.spec.file_model import DesignModel
 from ablate.spec.findings import Findings, Loc
 from ablate.spec.models import MISSING, Design, Factor
-from ablate.spec.paths import canonical, matching
+from ablate.spec.paths import matching, same
 from ablate.spec.wording import hint, listed
 
 MAX_ARMS = 1_000_000
@@ -25,11 +25,6 @@ def units(over: Iterable[str], factors: Mapping[str, Factor], together: Sequence
     group_of = {path: group for group in together for path in group}
     found = {tuple(group_of.get(path, (path,))): None for path in over}
     return [tuple(factors[path] for path in group) for group in found]
-
-
-def same(left: Any, right: Any) -> bool:
-    """Whether two values are one; 1, 1.0, true, "1" and null are five."""
-    return canonical(left) == canonical(right)
 
 
 def removable(unit: Unit) -> bool:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ablate.spec.paths import matching, value_at
+from ablate.spec.paths import matching
 from ablate.spec.wording import hint, shown
 
 MAX_NESTING = 50
@@ -47,9 +47,9 @@ class Value:
 
 @dataclass(frozen=True)
 class Path:
-    """The value at a path of the configuration."""
+    """The value at a path of the configuration, given by its parts."""
 
-    path: str
+    parts: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Call:
     """`active` or `sum` over the paths that a glob stands for."""
 
     function: str
-    paths: tuple[str, ...]
+    paths: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ class _Parser:
         if token.text not in self.paths:
             advice = hint(token.text, self.paths)
             raise ExpressionError(f"{token.text} is no path of the configuration{advice}", token.column)
-        return Path(token.text)
+        return Path(tuple(token.text.split(".")))
 
     def call(self, function: Token) -> Term:
         if function.text not in FUNCTIONS:
@@ -235,7 +235,7 @@ class _Parser:
         if not paths:
             advice = hint(glob.text, self.paths)
             raise ExpressionError(f"{glob.text} matches no path of the configuration{advice}", glob.column)
-        return Call(function.text, tuple(paths))
+        return Call(function.text, tuple(tuple(path.split(".")) for path in paths))
 
 
 def _number(token: Token) -> int | float:
@@ -280,8 +280,8 @@ def evaluate(term: Term, config: Mapping[str, Any]) -> Any:
     match term:
         case Value(value):
             return value
-        case Path(path):
-            return _read(config, path)
+        case Path(parts):
+            return _read(config, parts)
         case Call("active", paths):
             return sum(_read(config, path) not in (0, None) for path in paths)
         case Call(_, paths):
@@ -300,11 +300,14 @@ def evaluate(term: Term, config: Mapping[str, Any]) -> Any:
             return result
 
 
-def _read(config: Mapping[str, Any], path: str) -> Any:
+def _read(config: Mapping[str, Any], parts: tuple[str, ...]) -> Any:
+    value: Any = config
     try:
-        return value_at(config, path)
-    except KeyError:
+        for part in parts:
+            value = value[part]
+    except (KeyError, TypeError, IndexError):
         return None
+    return value
 
 
 def _condition(value: Any) -> bool:

@@ -59,6 +59,12 @@ def matching(glob: str, paths: Iterable[str]) -> list[str]:
     return [path for path in paths if pattern.fullmatch(path)]
 
 
-def canonical(value: Any) -> str:
-    """Canonical JSON: one text for equal values; 1, 1.0, true, "1" and null have different ones."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+#: Canonical JSON: one text for equal values; 1, 1.0, true, "1" and null have different ones.
+canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether two values are one; 1, 1.0, true, "1" and null are five."""
+    if type(left) is not type(right):
+        return isinstance(left, list | tuple) and canonical(left) == canonical(right)
+    return bool(left == right) if isinstance(left, str | int | float) else canonical(left) == canonical(right)
