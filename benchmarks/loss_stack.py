@@ -32,13 +32,17 @@ from torch.profiler import ProfilerActivity, profile
 from losses import (
     TERMS,
     ReconstructionLossConfig,
+    effective_token_weights,
+    linear_masked_token_nll,
     masked_token_nll_per_position,
     prepare_reference,
     reconstruction_losses,
 )
 
 SHAPES = [(128, 32, 64), (64, 64, 1000), (16, 128, 32000)]
+LARGE_VOCABULARIES = [(64, 64, 1000), (16, 128, 32000)]
 DATA_SET = 4096
+WIDTH = 256
 Step = Callable[[], None]
 
 
@@ -54,9 +58,10 @@ def steps(batch: int, length: int, vocabulary: int) -> dict[str, Step]:
     prepared = prepare_reference(surprisal, mask, config)
     index = torch.randperm(DATA_SET, generator=generator)[:batch]
     batch_targets, batch_mask, batch_surprisal = targets[index], mask[index], surprisal[index]
+    masked_targets = batch_targets.masked_fill(~batch_mask, -100)
 
     def cross_entropy() -> None:
-        functional.cross_entropy(logits.view(-1, vocabulary), batch_targets.view(-1)).backward()
+        functional.cross_entropy(logits.view(-1, vocabulary), masked_targets.view(-1)).backward()
 
     def stack(reference: Callable[[], object]) -> Step:
         def run() -> None:
@@ -78,12 +83,38 @@ def steps(batch: int, length: int, vocabulary: int) -> dict[str, Step]:
         "eager": stack(lambda: batch_surprisal),
         "one_by_one": one_by_one,
     }
-    return {name: with_fresh_gradient(logits, step) for name, step in contenders.items()}
+    return {name: with_fresh_gradient(step, logits) for name, step in contenders.items()}
 
 
-def with_fresh_gradient(logits: Tensor, step: Step) -> Step:
+def linear_steps(batch: int, length: int, vocabulary: int) -> dict[str, Step]:
+    """The same from hidden states and an output matrix: by the logits (the baseline), and in chunks without them."""
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(batch, length, WIDTH, generator=generator, requires_grad=True)
+    matrix = (torch.randn(vocabulary, WIDTH, generator=generator) / WIDTH**0.5).requires_grad_()
+    targets = torch.randint(vocabulary, (batch, length), generator=generator)
+    mask = torch.arange(length) < torch.randint(length // 2, length + 1, (batch, 1), generator=generator)
+    config = ReconstructionLossConfig(zfree_reference_scale=50.0)
+    prepared = prepare_reference(4 * torch.rand(batch, length, generator=generator), mask, config)
+
+    def plain() -> None:
+        nll = masked_token_nll_per_position(functional.linear(hidden, matrix), targets, mask)
+        reconstruction_losses(nll, mask, prepared, config, 0.1).objective.backward()
+
+    def linear() -> None:
+        weights = effective_token_weights(prepared, config, 0.1)
+        nll, objective = linear_masked_token_nll(hidden, matrix, targets, mask, weights)
+        objective.backward()
+        reconstruction_losses(nll, mask, prepared, config, 0.1)
+
+    return {
+        name: with_fresh_gradient(step, hidden, matrix) for name, step in (("by_logits", plain), ("linear", linear))
+    }
+
+
+def with_fresh_gradient(step: Step, *leaves: Tensor) -> Step:
     def run() -> None:
-        logits.grad = None
+        for leaf in leaves:
+            leaf.grad = None
         step()
 
     return run
@@ -133,16 +164,21 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     print(f"torch {torch.__version__}, {platform.processor() or platform.machine()}, {os.cpu_count()} cores,")
     print(f"{arguments.threads} thread(s), {', '.join(f'{k}={v}' for k, v in ALLOCATOR.items())}\n")
-    print("| (B, L, V) | loss | ms | cross entropy, ms | time ratio | memory ratio | pairs |")
-    print("|---|---|---|---|---|---|---|")
+    print("| (B, L, V) | loss | ms | baseline | ms | time ratio | memory ratio | pairs |")
+    print("|---|---|---|---|---|---|---|---|")
     for shape in SHAPES:
-        baseline, *others = steps(*shape).items()
-        for name, step in others:
-            base_s, step_s, ratio, pairs = median_ratio(step, baseline[1], arguments.seconds)
-            memory = peak_bytes(step) / peak_bytes(baseline[1])
-            print(
-                f"| {shape} | {name} | {step_s * 1e3:.2f} | {base_s * 1e3:.2f} | {ratio:.2f} | {memory:.3f} | {pairs} |"
-            )
+        print_rows(shape, steps(*shape), arguments.seconds)
+    for shape in LARGE_VOCABULARIES:
+        print_rows(shape, linear_steps(*shape), arguments.seconds)
+
+
+def print_rows(shape: tuple[int, int, int], contenders: dict[str, Step], budget_s: float) -> None:
+    (base_name, baseline), *others = contenders.items()
+    for name, step in others:
+        base_s, step_s, ratio, pairs = median_ratio(step, baseline, budget_s)
+        memory = peak_bytes(step) / peak_bytes(baseline)
+        times = f"{name} | {step_s * 1e3:.2f} | {base_name} | {base_s * 1e3:.2f}"
+        print(f"| {shape} | {times} | {ratio:.2f} | {memory:.3f} | {pairs} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         gaussian_kl_per_dimension,
         temperature_at,
     )
+    from losses.linear_nll import LinearNll, linear_masked_token_nll
     from losses.nll import (
         masked_token_nll_per_example,
         masked_token_nll_per_position,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from losses.reconstruction import (
         TERMS,
         ReconstructionLosses,
+        effective_token_weights,
         prepare_reference,
         reconstruction_losses,
         term_weight_matrices,
@@ -80,6 +82,8 @@ _HOME = {
     "gaussian_kl": "kl",
     "gaussian_kl_per_dimension": "kl",
     "temperature_at": "kl",
+    "LinearNll": "linear_nll",
+    "linear_masked_token_nll": "linear_nll",
     "masked_token_nll_per_example": "nll",
     "masked_token_nll_per_position": "nll",
     "mean_over_examples": "nll",
@@ -88,6 +92,7 @@ _HOME = {
     "concatenate_references": "prepared_reference",
     "TERMS": "reconstruction",
     "ReconstructionLosses": "reconstruction",
+    "effective_token_weights": "reconstruction",
     "prepare_reference": "reconstruction",
     "reconstruction_losses": "reconstruction",
     "term_weight_matrices": "reconstruction",

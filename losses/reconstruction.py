@@ -142,6 +142,24 @@ def reconstruction_losses(
     return ReconstructionLosses(terms, diagnostics, (weights * x).sum(), weights)
 
 
+def effective_token_weights(
+    reference: PreparedReference, config: ReconstructionLossConfig, example_weight_mean: Number | None = None
+) -> Tensor:
+    """W = sum_k lambda_k W_k of a batch, known before the model is: J_recon = sum_bt W_bt x_bt.
+
+    Args: as `reconstruction_losses` takes them.
+    Returns: [B, L], detached, 0 where inactive.
+    Raises: ValueError as `reconstruction_losses`.
+    Source: docs/loss_stack.md, section 3.
+    """
+    reference.check_settings(config)
+    count, statistics = batch_means(reference)
+    return (
+        _effective_token_weights(reference, config, term_divisors(config, example_weight_mean, _batch_mean(statistics)))
+        / count
+    )
+
+
 def term_weight_matrices(
     reference: PreparedReference, config: ReconstructionLossConfig, example_weight_mean: Number | None = None
 ) -> dict[str, Tensor]:

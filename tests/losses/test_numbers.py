@@ -57,6 +57,9 @@ def test_no_epsilon_makes_a_value_infinite(epsilon, kind):
     every = [*losses.terms.values(), *losses.diagnostics.values(), losses.objective]
     assert all(value.isfinite() for value in every)
     assert leaf.grad.isfinite().all()
+    if epsilon >= 1e30:
+        raw, normalized, example, *_, inverse = values(losses.terms).values()
+        assert pytest.approx([raw, normalized], rel=1e-5) == [example, inverse]
 
 
 @pytest.mark.parametrize("scale", [0.0, 1.0, 100.0, 1e4])

@@ -1,0 +1,149 @@
+"""Token NLL straight from hidden states and the output matrix, for vocabularies whose logits are too large to keep.
+
+The effective token weights are known before the pass (the reference and the configuration decide them), so the
+gradient is made in the forward, chunk by chunk: no [B, L, V] logits are kept, and nothing is computed twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from losses.nll import at_least_float32, check_mask
+
+#: Scores that are in memory at once, when `chunk` is not given.
+SCORES_AT_ONCE = 2**22
+
+
+class LinearNll(NamedTuple):
+    """What `linear_masked_token_nll` returns.
+
+    Attributes:
+        nll: [B, L], x, nats, 0 where inactive; detached: give it to `reconstruction_losses` for the terms to log.
+        objective: sum_bt W_bt x_bt, a scalar that carries gradients to hidden, weight and bias.
+    """
+
+    nll: Tensor
+    objective: Tensor
+
+
+def linear_masked_token_nll(
+    hidden: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    mask: Tensor,
+    token_weights: Tensor,
+    *,
+    bias: Tensor | None = None,
+    chunk: int | None = None,
+) -> LinearNll:
+    """Token NLL and its weighted sum, without the logits of all positions at once.
+
+    x_bt = -log softmax(weight hidden_bt + bias)[targets_bt], objective = sum_bt W_bt x_bt.
+
+    Args:
+        hidden: [B, L, H]. Read only where active.
+        weight: [V, H], the output matrix.
+        targets: [B, L] int64. Read only where active.
+        mask: [B, L] bool, true where active.
+        token_weights: [B, L], W, as `effective_token_weights` makes it. Detached.
+        bias: [V] or None.
+        chunk: positions scored at once; None: as many as make some 4 million scores.
+    Returns: float32 or wider, also under autocast, where the products run in its type.
+    Raises: ValueError if the shapes disagree, the mask is not bool or chunk < 1.
+    Source: docs/loss_stack.md, section 7.
+    """
+    check_mask(mask, targets=targets, token_weights=token_weights)
+    vocabulary, width = weight.shape
+    if hidden.shape != (*mask.shape, width):
+        raise ValueError(
+            f"hidden: got shape {tuple(hidden.shape)}; allowed: {(*mask.shape, width)} as mask and weight have it"
+        )
+    if bias is not None and bias.shape != (vocabulary,):
+        raise ValueError(f"bias: got shape {tuple(bias.shape)}; allowed: {(vocabulary,)} as weight has it")
+    if chunk is not None and chunk < 1:
+        raise ValueError(f"chunk: got {chunk}; allowed: a whole number >= 1")
+    active = mask.flatten()
+    rows = _Rows(
+        hidden.flatten(0, 1).masked_fill(~active.unsqueeze(-1), 0.0),
+        weight,
+        bias,
+        targets.flatten().masked_fill(~active, 0),
+        token_weights.detach().flatten().masked_fill(~active, 0.0),
+        chunk or max(1, SCORES_AT_ONCE // vocabulary),
+    )
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (hidden, weight, bias) if t is not None):
+        nll, objective, *_ = _WeightedNll.apply(*rows)  # type: ignore[no-untyped-call]
+    else:
+        nll = _nll_and_gradients(rows, with_gradients=False)[0]
+        objective = (rows.token_weights * nll).sum()
+    return LinearNll(nll.masked_fill(~active, 0.0).view_as(mask), objective)
+
+
+class _Rows(NamedTuple):
+    """The positions of a batch in one row each, n = B L; 0 where inactive."""
+
+    hidden: Tensor
+    weight: Tensor
+    bias: Tensor | None
+    targets: Tensor
+    token_weights: Tensor
+    chunk: int
+
+
+class _WeightedNll(torch.autograd.Function):
+    """Sum of W x. Its gradients are made in the forward and kept, as outputs that nobody else sees."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(*rows: Any) -> tuple[Tensor | None, ...]:
+        nll, *gradients = _nll_and_gradients(_Rows(*rows), with_gradients=True)
+        return nll, (_Rows(*rows).token_weights * nll).sum(), *gradients
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor | None, ...]) -> None:
+        nll, _, *gradients = output
+        ctx.mark_non_differentiable(nll, *(gradient for gradient in gradients if gradient is not None))
+        ctx.save_for_backward(*gradients)
+        ctx.dtypes = [t.dtype if t is not None else None for t in _Rows(*inputs)[:3]]
+
+    @staticmethod
+    def backward(ctx: Any, *from_above: Tensor) -> tuple[Tensor | None, ...]:
+        slope = from_above[1]
+        scaled = [
+            None if gradient is None else (slope * gradient).to(dtype)
+            for gradient, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)
+        ]
+        return *scaled, None, None, None
+
+
+def _nll_and_gradients(
+    rows: _Rows, *, with_gradients: bool
+) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
+    """The NLL [n], and the gradients of sum W x to hidden [n, H], weight [V, H] and bias [V]."""
+    nll, to_hidden = [], []
+    to_weight: Tensor | None = None
+    to_bias: Tensor | None = None
+    columns = (rows.hidden, rows.targets, rows.token_weights)
+    for hidden, targets, token_weights in zip(*(torch.split(c, rows.chunk) for c in columns), strict=True):
+        scores = functional.linear(hidden, rows.weight, rows.bias)
+        dtype = scores.dtype
+        log_probabilities = at_least_float32(scores).log_softmax(-1)
+        del scores
+        target = targets.unsqueeze(-1)
+        nll.append(-log_probabilities.gather(-1, target).squeeze(-1))
+        if not with_gradients:
+            continue
+        # W (softmax - one hot), in the memory of the log-probabilities.
+        slope = token_weights.unsqueeze(-1)
+        to_scores = log_probabilities.exp_().mul_(slope).scatter_add_(-1, target, -slope).to(dtype)
+        to_hidden.append(to_scores @ rows.weight)
+        weight_part, bias_part = to_scores.mT @ hidden, to_scores.sum(0)
+        to_weight = at_least_float32(weight_part) if to_weight is None else to_weight.add_(weight_part)
+        to_bias = bias_part if to_bias is None else to_bias.add_(bias_part)
+    gradients = torch.cat(to_hidden) if to_hidden else None, to_weight, to_bias if rows.bias is not None else None
+    return torch.cat(nll), *gradients

@@ -1,0 +1,192 @@
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.nn import functional
+
+from losses import (
+    effective_token_weights,
+    linear_masked_token_nll,
+    masked_token_nll_per_position,
+    prepare_reference,
+    reconstruction_losses,
+)
+from tests.losses.batches import CONFIG, batch, values
+
+WIDTH, VOCABULARY = 6, 11
+
+
+def setting(dtype=torch.float64, *, bias=True):
+    """A batch with hidden states, output matrix and targets; leaves that take gradients."""
+    data = batch(dtype=dtype)
+    generator = torch.Generator().manual_seed(2)
+    hidden = torch.randn(*data.mask.shape, WIDTH, generator=generator, dtype=dtype, requires_grad=True)
+    weight = torch.randn(VOCABULARY, WIDTH, generator=generator, dtype=dtype, requires_grad=True)
+    offset = torch.randn(VOCABULARY, generator=generator, dtype=dtype, requires_grad=True) if bias else None
+    targets = torch.randint(VOCABULARY, data.mask.shape, generator=generator).masked_fill(~data.mask, -100)
+    return data, targets, [hidden, weight, offset]
+
+
+def plain(data, targets, leaves):
+    hidden, weight, bias = leaves
+    nll = masked_token_nll_per_position(functional.linear(hidden, weight, bias), targets, data.mask)
+    losses = reconstruction_losses(nll, data.mask, data.surprisal, CONFIG)
+    return nll, losses
+
+
+def gradients(objective, leaves):
+    return torch.autograd.grad(objective, [leaf for leaf in leaves if leaf is not None])
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("chunk", [1, 4, 35, 1000, None])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_it_equals_the_plain_way(bias, chunk, dtype):
+    data, targets, leaves = setting(dtype, bias=bias)
+    nll, losses = plain(data, targets, leaves)
+    hidden, weight, offset = leaves
+    weights = losses.effective_token_weights
+    linear = linear_masked_token_nll(hidden, weight, targets, data.mask, weights, bias=offset, chunk=chunk)
+    torch.testing.assert_close(linear.nll, nll.detach())
+    torch.testing.assert_close(linear.objective, losses.objective)
+    for got, exact in zip(
+        gradients(3 * linear.objective, leaves), gradients(3 * losses.objective, leaves), strict=True
+    ):
+        assert (got - exact).abs().max() <= 1e-5 * exact.abs().max()
+
+
+def test_the_terms_to_log_are_the_same():
+    data, targets, leaves = setting()
+    _, losses = plain(data, targets, leaves)
+    prepared = prepare_reference(data.surprisal, data.mask, CONFIG)
+    weights = effective_token_weights(prepared, CONFIG)
+    torch.testing.assert_close(weights, losses.effective_token_weights)
+    linear = linear_masked_token_nll(*leaves[:2], targets, data.mask, weights, bias=leaves[2])
+    logged = reconstruction_losses(linear.nll, data.mask, prepared, CONFIG)
+    assert pytest.approx(values(losses.terms)) == values(logged.terms)
+    assert pytest.approx(logged.objective.item()) == linear.objective.item()
+
+
+def test_gradcheck():
+    data, targets, leaves = setting()
+    weights = effective_token_weights(prepare_reference(data.surprisal, data.mask, CONFIG), CONFIG)
+
+    def objective(hidden, weight, bias):
+        return linear_masked_token_nll(hidden, weight, targets, data.mask, weights, bias=bias, chunk=7).objective
+
+    assert torch.autograd.gradcheck(objective, leaves)
+
+
+def test_a_leaf_that_takes_no_gradient_gets_none():
+    data, targets, (hidden, weight, _) = setting()
+    frozen = weight.detach()
+    linear = linear_masked_token_nll(hidden, frozen, targets, data.mask, torch.ones_like(data.nll))
+    linear.objective.backward()
+    assert hidden.grad is not None
+    assert frozen.grad is None
+
+
+def test_without_gradients_it_is_the_value_alone():
+    data, targets, leaves = setting()
+    with torch.no_grad():
+        linear = linear_masked_token_nll(*leaves[:2], targets, data.mask, torch.ones_like(data.nll))
+    assert not linear.objective.requires_grad
+    assert not linear.nll.requires_grad
+    torch.testing.assert_close(linear.objective, linear.nll.sum())
+
+
+def test_nothing_under_the_mask_is_read():
+    data, targets, leaves = setting()
+    weights = effective_token_weights(prepare_reference(data.surprisal, data.mask, CONFIG), CONFIG)
+    hidden, weight, bias = leaves
+    expected = linear_masked_token_nll(hidden, weight, targets, data.mask, weights, bias=bias)
+    exact = gradients(expected.objective, leaves)
+    off = ~data.mask
+    broken = hidden.detach().masked_fill(off.unsqueeze(-1), torch.nan).requires_grad_()
+    got = linear_masked_token_nll(
+        broken, weight, targets.masked_fill(off, 10**6), data.mask, weights.masked_fill(off, torch.nan), bias=bias
+    )
+    assert torch.equal(got.nll, expected.nll)
+    for one, other in zip(gradients(got.objective, [broken, weight, bias]), exact, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_batch_without_active_positions():
+    data, targets, leaves = setting()
+    nothing = torch.zeros_like(data.mask)
+    linear = linear_masked_token_nll(*leaves[:2], targets, nothing, torch.ones_like(data.nll))
+    assert linear.objective.item() == 0
+    assert not any(gradient.any() for gradient in gradients(linear.objective, leaves[:2]))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_and_autocast(dtype):
+    data, targets, leaves = setting(torch.float32)
+    weights = effective_token_weights(prepare_reference(data.surprisal, data.mask, CONFIG), CONFIG)
+    halves = [leaf.detach().to(dtype).requires_grad_() for leaf in leaves]
+    wider = [leaf.detach().double().requires_grad_() for leaf in halves]
+    _, exact = plain(data, targets, wider)
+    linear = linear_masked_token_nll(*halves[:2], targets, data.mask, weights, bias=halves[2])
+    assert linear.objective.dtype == torch.float32
+    assert pytest.approx(exact.objective.item(), rel=0.02) == linear.objective.item()
+    for got, expected in zip(gradients(linear.objective, halves), gradients(exact.objective, wider), strict=True):
+        assert got.dtype == dtype
+        torch.testing.assert_close(got.double(), expected, rtol=0.05, atol=0.05)
+    with torch.autocast("cpu", dtype):
+        cast = linear_masked_token_nll(*leaves[:2], targets, data.mask, weights, bias=leaves[2])
+    assert cast.nll.dtype == torch.float32
+    assert pytest.approx(exact.objective.item(), rel=0.02) == cast.objective.item()
+    assert {gradient.dtype for gradient in gradients(cast.objective, leaves)} == {torch.float32}
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own, while it traces
+def test_compiles_as_one_graph():
+    data, targets, leaves = setting(torch.float32)
+    weights = torch.rand(data.mask.shape)
+
+    def step(hidden, weight, bias):
+        return linear_masked_token_nll(hidden, weight, targets, data.mask, weights, bias=bias, chunk=9).objective
+
+    torch._dynamo.reset()
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+    for got, exact in zip(gradients(compiled(*leaves), leaves), gradients(step(*leaves), leaves), strict=True):
+        torch.testing.assert_close(got, exact)
+
+
+def test_vmap_over_models():
+    data, targets, leaves = setting()
+    weights = torch.rand(3, *data.mask.shape, dtype=torch.float64)
+    stacked = [torch.stack([leaf, 2 * leaf, -leaf]).detach() for leaf in leaves]
+
+    def objective(hidden, weight, bias, weights):
+        return linear_masked_token_nll(hidden, weight, targets, data.mask, weights, bias=bias, chunk=9).objective
+
+    together = torch.func.vmap(torch.func.grad(objective, argnums=(0, 1, 2)))(*stacked, weights)
+    for trial in range(3):
+        alone = torch.func.grad(objective, argnums=(0, 1, 2))(*(t[trial] for t in stacked), weights[trial])
+        for one, other in zip(together, alone, strict=True):
+            torch.testing.assert_close(one[trial], other)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hidden": torch.ones(5, 7, 3)}, "hidden: got shape (5, 7, 3); allowed: (5, 7, 6) as mask and weight have it"),
+        ({"token_weights": torch.ones(5)}, "token_weights: got shape (5,); allowed: (5, 7) as the mask has it"),
+        ({"bias": torch.ones(3)}, "bias: got shape (3,); allowed: (11,) as weight has it"),
+        ({"chunk": 0}, "chunk: got 0; allowed: a whole number >= 1"),
+    ],
+)
+def test_a_wrong_argument_is_named(change, message):
+    data, targets, (hidden, weight, _) = setting()
+    arguments = {"hidden": hidden, "weight": weight, "targets": targets, "mask": data.mask}
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the whole message is compared
+        linear_masked_token_nll(**{**arguments, "token_weights": torch.ones(5, 7), **change})
+    assert str(caught.value) == message
+
+
+def test_the_reference_must_be_prepared_with_the_settings():
+    data, *_ = setting()
+    prepared = prepare_reference(data.surprisal, data.mask, CONFIG)
+    with pytest.raises(ValueError, match=r"token_weight_alpha: .* prepared with 0\.7, got 2\.0"):
+        effective_token_weights(prepared, replace(CONFIG, token_weight_alpha=2.0))
