@@ -1,4 +1,5 @@
 import pytest
+
 from tests.spec.example import Folder
 
 
