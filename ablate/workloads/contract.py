@@ -170,7 +170,8 @@ class Workload:
         prepared_key: config -> key of the Prepared it needs, without making it.
         scales: `module:function` (configs, baseline, shared_dir) -> list[ArmScale | None]; None where
             the table is missing.
-        fingerprint: config -> hash of the data's content, a part of each trial's identity.
+        fingerprint: config -> hash of the data's content, a part of each trial's identity. It reads the
+            section `data` alone.
         sources: packages and modules whose source files make up the code hash.
         metrics: every metric it reports; None: not known before it runs.
         primary: metric that an `ablate init` file compares.
