@@ -128,6 +128,7 @@ def simulate_study(
     failures: Mapping[tuple[str, int], str] | None = None,
     steps: int = 11,
     extra_metrics: int = 0,
+    diagnostics: int = len(DIAGNOSTICS),
     rng_seed: int = 0,
     path: Path | None = None,
     **spec: Any,
@@ -137,6 +138,7 @@ def simulate_study(
     Args:
         failures: (arm, seed) -> reason of FAIL, or `WAITING`.
         extra_metrics: how many metrics of pure noise are added.
+        diagnostics: how many of the ten are logged.
     """
     rng = np.random.default_rng(rng_seed)
     of_seed = rng.normal(0.0, seed_sd, seeds)
@@ -146,7 +148,7 @@ def simulate_study(
             state, reason = _end((failures or {}).get((arm, seed)))
             trial_id = f"{index * 4096 + seed:012x}"
             value = 2.1 + effect + of_seed[seed] + rng.normal(0.0, noise_sd)
-            metrics = _metrics(rng, arm, value, extra_metrics)
+            metrics = _metrics(rng, arm, value, extra_metrics, diagnostics)
             if state in ("COMPLETE", "FAIL"):
                 curves.append(_curve(rng, trial_id, metrics, steps, cut=state == "FAIL"))
             rows.append(
@@ -196,7 +198,7 @@ def _configuration(arm: str) -> dict[str, Any]:
     return config | {f"config.{MODE}": "token_mean" if "token_mean" in arm else "token_sum"}
 
 
-def _metrics(rng: np.random.Generator, arm: str, value: float, extra: int) -> dict[str, float]:
+def _metrics(rng: np.random.Generator, arm: str, value: float, extra: int, diagnostics: int) -> dict[str, float]:
     rate = 0.31 - (0.08 if "token_mean" in arm else 0.0) + rng.normal(0, 0.004)
     metrics = {
         PRIMARY: value,
@@ -207,7 +209,7 @@ def _metrics(rng: np.random.Generator, arm: str, value: float, extra: int) -> di
         "train/objective": 12.0 + rng.normal(),
     }
     scale = 0.6 if "token_mean" in arm else 1.0
-    for index, name in enumerate(DIAGNOSTICS):
+    for index, name in enumerate(DIAGNOSTICS[:diagnostics]):
         noise = rng.normal(0, 0.02) if name.endswith("loss") else 0.0
         metrics[f"eval/{name}"] = scale * (1.2 + index + noise)
     return metrics | {f"eval/extra_{index}": float(rng.normal()) for index in range(extra)}

@@ -30,7 +30,7 @@ ALLOWED = {
     "ablate/plots": {"matplotlib", "numpy", "pandas", "ablate.analysis"},
     "ablate/report": {
         "jinja2", "markupsafe", "matplotlib", "numpy", "pandas",
-        "ablate", "ablate.errors", "ablate.analysis", "ablate.plots", "ablate.spec",
+        "ablate", "ablate.errors", "ablate.analysis", "ablate.plan", "ablate.plots", "ablate.spec",
     },
 }  # fmt: skip
 HEAVY = ("torch", "ray", "mlflow", "optuna", "pandas", "matplotlib", "scipy")

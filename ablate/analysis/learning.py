@@ -36,6 +36,38 @@ def arm_curves(
     return table[COLUMNS].reset_index(drop=True)
 
 
+def difference_curves(
+    trials: pd.DataFrame,
+    curves: pd.DataFrame,
+    metric: str,
+    *,
+    alpha: float = 0.05,
+    points: int = 60,
+    baseline: str = "baseline",
+) -> pd.DataFrame:
+    """Mean paired difference to the baseline at each step that arm and baseline both reported, with a t interval.
+
+    Returns: `arm, step, n, mean, low, high` for every arm but the baseline.
+    """
+    own = curves.loc[(curves["metric"] == metric) & np.isfinite(curves["value"].to_numpy(dtype=float))]
+    if own.empty:
+        return pd.DataFrame(columns=["arm", "step", "n", "mean", "low", "high"])
+    known = trials.drop_duplicates("trial_id").set_index("trial_id")[["arm", "seed"]]
+    joined = _thin(own, points).join(known, on="trial_id", how="inner")
+    joined = joined.drop_duplicates(["arm", "seed", "step"], keep="last")
+    base = joined.loc[joined["arm"] == baseline, ["seed", "step", "value"]]
+    paired = joined.loc[joined["arm"] != baseline].merge(base, on=["seed", "step"], suffixes=("", "_baseline"))
+    paired = paired.assign(gap=paired["value"] - paired["value_baseline"])
+    grouped = paired.groupby(["arm", "step"], observed=True)["gap"]
+    table = grouped.agg(n="count", mean="mean", sd="std").reset_index()
+    half = t_half_width(table["sd"].to_numpy(dtype=float), table["n"].to_numpy(), alpha)
+    table["low"] = table["mean"] - half
+    table["high"] = table["mean"] + half
+    rank = {label: position for position, label in enumerate(dict.fromkeys(trials["arm"].astype(str)))}
+    table = table.assign(rank=table["arm"].map(rank)).sort_values(["rank", "step"], kind="stable")
+    return table[["arm", "step", "n", "mean", "low", "high"]].reset_index(drop=True)
+
+
 def _thin(part: pd.DataFrame, points: int) -> pd.DataFrame:
     steps = np.unique(part["step"].to_numpy())
     if len(steps) <= points:

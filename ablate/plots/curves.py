@@ -64,7 +64,7 @@ def _limits(panels: list[Axes], own: pd.DataFrame) -> None:
     if not len(later) or not np.ptp(later):
         return
     span = float(np.ptp(later))
-    if np.ptp(everything) > 4 * span:
+    if np.ptp(everything) > 2.5 * span:
         panels[0].set_ylim(float(later.min()) - 0.15 * span, float(later.max()) + 0.6 * span)
 
 

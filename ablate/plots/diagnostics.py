@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from ablate.plots.style import BLUE, GREY, INK, PALE, VERDICT_STYLE, label_rows, new_panels, tidy, wrap
+from ablate.plots.style import BLUE, GREY, INK, PALE, VERDICT_STYLE, error_bars, label_rows, new_panels, tidy, wrap
 
 
 def by_arm(
@@ -25,7 +24,7 @@ def by_arm(
     for panel, metric in zip(panels, metrics, strict=True):
         part = own.loc[own["metric"] == metric].set_index("arm").reindex(arms)
         mean, low, high = (part[name].to_numpy(dtype=float) for name in ("mean", "low", "high"))
-        error = np.nan_to_num(np.vstack([mean - low, high - mean]))
+        error = error_bars(mean, low, high)
         panel.errorbar(mean, rows.y, xerr=error, fmt="o", color=BLUE, ms=4, lw=1.2, capsize=2)
         if baseline in arms:
             panel.axvline(mean[arms.index(baseline)], color=GREY, lw=0.9, ls="--", zorder=0)

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+Floats = npt.NDArray[np.float64]
 
 #: Okabe and Ito 2008; each verdict also has a marker of its own, so that colour carries nothing alone.
 BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW = (
@@ -69,6 +72,14 @@ def new_panels(
     for spare in grid[count:]:
         spare.remove()
     return list(grid[:count])
+
+
+def error_bars(middle: Floats, low: Floats, high: Floats) -> Floats:
+    """Lengths [2, n] of error bars below and above; 0 where an end is unknown or infinite."""
+    known = np.isfinite(low) & np.isfinite(high) & np.isfinite(middle)
+    ends = np.zeros((2, len(middle)))
+    ends[:, known] = np.vstack([middle[known] - low[known], high[known] - middle[known]])
+    return ends
 
 
 def wrap(label: str, width: int = 30) -> str:

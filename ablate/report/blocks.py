@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
+
+Row = Mapping[Any, Any]
 
 
 @dataclass(frozen=True)
@@ -69,11 +73,41 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class Prose:
+    """A paragraph to copy; also a tex file of its name."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Section:
-    """A heading with its sentences and what stands under it. `remarks` are set apart: what a reader must not miss."""
+    """A heading with its sentences and what stands under it.
+
+    Attributes:
+        remarks: set apart: what a reader must not miss.
+        absent: why the study has nothing to show here; such sections are gathered in one list.
+    """
 
     key: str
     title: str
     sentences: tuple[Sentence, ...] = ()
     remarks: tuple[str, ...] = ()
-    blocks: tuple[Table | Picture, ...] = field(default=())
+    blocks: tuple[Table | Picture | Prose, ...] = field(default=())
+    absent: str = ""
+
+
+def make_table(
+    name: str,
+    title: str,
+    frame: pd.DataFrame,
+    columns: Mapping[str, Callable[[Row], Cell]],
+    *,
+    note: str = "",
+    fold: bool = False,
+    anchor: str = "",
+    source: pd.DataFrame | None = None,
+) -> Table:
+    """A table that shows a column for each entry of `columns`; `source` goes to the csv where it is another frame."""
+    rows = tuple(tuple(make(row) for make in columns.values()) for row in frame.to_dict("records"))
+    return Table(name, title, frame if source is None else source, tuple(columns), rows, note, fold, anchor)

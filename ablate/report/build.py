@@ -10,10 +10,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ablate.plots.style import RC
-from ablate.report.blocks import Picture, Section, Table
-from ablate.report.evidence import Study, gather
-from ablate.report.render import html_page, latex_table, markdown_page
-from ablate.report.sections import SECTIONS
+from ablate.report.blocks import Picture, Prose, Section, Table
+from ablate.report.evidence import Evidence, Study
+from ablate.report.looks import read_changes, record_look, this_look
+from ablate.report.render import html_page, latex_prose, latex_table, markdown_page
+from ablate.report.sections import make_sections
 
 #: An SVG above this size (a plot of very many points) goes into the page as a PNG.
 LARGEST_INLINE_SVG = 600_000
@@ -23,14 +24,19 @@ def build_report(study: Study, out: Path) -> Path:
     """Write the report of a study, in whatever state it is, and return its first page.
 
     `out` receives `index.html`, `report.md`, `tables/*.csv` (and `*.tex`) and `figures/*.svg|png`, as
-    `report.formats` asks; tables and figures of an earlier report in it are replaced.
+    `report.formats` asks; tables and figures of an earlier report in it are replaced. A report that shows outcomes
+    is recorded in the run folder's `looks.jsonl`.
     """
     out.mkdir(parents=True, exist_ok=True)
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    evidence = gather(study, out, now)
+    trials = study.trials()
+    looks = record_look(study.path, this_look(trials, now))
+    evidence = Evidence(
+        study.spec, trials, study.curves(), study.path, study.facts, out, now, looks, read_changes(study.path)
+    )
     formats = evidence.spec.report.formats
     with mpl.rc_context(RC):
-        sections = [make(evidence) for make in SECTIONS.values()]
+        sections = make_sections(evidence)
         _clear(out)
         pictures = _write_figures(sections, out / "figures")
     _write_tables(sections, out / "tables", latex="latex" in formats)
@@ -76,12 +82,13 @@ def _figure(axes: Axes) -> Figure:
 
 def _write_tables(sections: list[Section], folder: Path, *, latex: bool) -> None:
     folder.mkdir(exist_ok=True)
-    for table in (block for section in sections for block in section.blocks if isinstance(block, Table)):
-        if not table.name:
-            continue
-        table.frame.to_csv(folder / f"{table.name}.csv", index=False)
-        if latex and table.rows:
-            _replace(folder / f"{table.name}.tex", latex_table(table))
+    for block in (block for section in sections for block in section.blocks):
+        if isinstance(block, Table) and block.name:
+            block.frame.to_csv(folder / f"{block.name}.csv", index=False)
+            if latex and block.rows:
+                _replace(folder / f"{block.name}.tex", latex_table(block))
+        elif isinstance(block, Prose) and latex:
+            _replace(folder / f"{block.name}.tex", latex_prose(block))
 
 
 def _replace(path: Path, text: str) -> None:

@@ -23,6 +23,8 @@ def fixed(value: float, decimals: int, *, signed: bool = False) -> str:
     if not math.isfinite(value):
         return number(value)
     text = f"{value:+.{decimals}f}" if signed else f"{value:.{decimals}f}"
+    if not text.strip("+-0."):  # rounded to zero, which has no sign
+        return text.lstrip("+-")
     return text.replace("-", MINUS)
 
 

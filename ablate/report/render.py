@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from ablate.report.blocks import Cell, Picture, Section, Sentence, Table
+from ablate.report.blocks import Cell, Picture, Prose, Section, Sentence, Table
 from ablate.report.evidence import Evidence
 from ablate.report.wording import progress_sentence
 
@@ -18,7 +18,8 @@ _MIME = {".svg": "image/svg+xml", ".png": "image/png"}
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "−": "$-$", "±": r"$\pm$", "∞": r"$\infty$",
-    "Δ": r"$\Delta$", "–": "--", "<": "$<$", ">": "$>$",
+    "Δ": r"$\Delta$", "×": r"$\times$", "β": r"$\beta$", "|": r"\textbar{}", "…": r"\ldots{}", "–": "--",
+    "<": "$<$", ">": "$>$",
 }  # fmt: skip
 
 
@@ -32,7 +33,9 @@ def html_page(evidence: Evidence, sections: list[Section], pictures: dict[str, P
         undefined=jinja2.StrictUndefined,
     )
     environment.filters["breakable"] = _breakable
+    environment.filters["soft"] = _soft
     environment.tests["picture"] = lambda block: isinstance(block, Picture)
+    environment.tests["prose"] = lambda block: isinstance(block, Prose)
     return environment.get_template("index.html.j2").render(
         spec=evidence.spec,
         now=evidence.now,
@@ -46,6 +49,11 @@ def _breakable(text: str) -> Markup:
     """Text that may break after `_`, `/` and `,`, and nowhere within a part between them."""
     parts = re.findall(r"[^_/,]*[_/,]?", text)
     return Markup("<wbr>").join(Markup('<span class="part">{}</span>').format(part) for part in parts if part)
+
+
+def _soft(text: str) -> Markup:
+    """Text that may also break after `_` and `/`."""
+    return Markup(re.sub(r"([_/])", r"\1<wbr>", str(escape(text))))  # noqa: S704 - escaped, then only <wbr> added
 
 
 def _data_uri(path: Path) -> str:
@@ -68,10 +76,12 @@ def markdown_page(evidence: Evidence, sections: list[Section]) -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _markdown_block(block: Table | Picture) -> list[str]:
+def _markdown_block(block: Table | Picture | Prose) -> list[str]:
     if isinstance(block, Picture):
         note = [_markdown(block.note), ""] if block.note else []
         return [f"![{_markdown(block.alt)}](figures/{block.name}.svg)", "", *note]
+    if isinstance(block, Prose):
+        return [_markdown(block.text), ""]
     if not block.rows:
         return []
     lines = [f"**{_markdown(block.title)}**", ""]
@@ -108,6 +118,11 @@ def latex_table(table: Table) -> str:
     lines += [r"\toprule", " & ".join(_latex(name) for name in table.head) + r" \\", r"\midrule"]
     lines += [" & ".join(_latex_cell(cell) for cell in row) + r" \\" for row in table.rows]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def latex_prose(prose: Prose) -> str:
+    """A paragraph ready to be input."""
+    return _latex(prose.text) + "\n"
 
 
 def _latex_cell(cell: Cell) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable
 
 import pandas as pd
 
-from ablate.report.blocks import Sentence
+from ablate.report.blocks import Row, Sentence
 from ablate.report.numbers import fixed, interval, number
 
 MEANING = {
@@ -22,7 +22,7 @@ MEANING = {
 }
 
 
-def verdict_sentence(row: Mapping[Any, Any], *, metric: str, goal: str, sesoi: float | None) -> Sentence:
+def verdict_sentence(row: Row, metric: str, goal: str, sesoi: float | None) -> Sentence:
     """One plain sentence for one contrast (a named row of `contrasts`)."""
     if math.isnan(row["difference"]):
         text = f"{subject(row['arm'])} shares no finished seed with the baseline ({row['reason']})."
@@ -33,6 +33,13 @@ def verdict_sentence(row: Mapping[Any, Any], *, metric: str, goal: str, sesoi: f
     if sesoi is None:
         return Sentence(f"{found}; no smallest effect of interest was declared, so there is no verdict.")
     return Sentence(f"{found}; {_because(row, sesoi)}.", MEANING[row["verdict"]], row["verdict"])
+
+
+def summary_sentence(verdicts: Iterable[str]) -> str:
+    """How many arms have each verdict."""
+    counts = Counter(verdicts)
+    named = [f"{counts[name]} {name}" for name in MEANING if counts[name]]
+    return f"{sum(counts.values())} arms: {', '.join(named)}." if named else "No arm has a verdict."
 
 
 def subject(arm: str) -> str:
@@ -51,7 +58,7 @@ def _moved(difference: float, metric: str, goal: str) -> str:
     return f"{verb} {metric} by {number(abs(difference), 3)} ({'better' if better else 'worse'})"
 
 
-def _because(row: Mapping[Any, Any], sesoi: float) -> str:
+def _because(row: Row, sesoi: float) -> str:
     size = f"{sesoi:g}"
     match row["verdict"]:
         case "needed" | "worse":

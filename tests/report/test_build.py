@@ -11,8 +11,17 @@ import pandas as pd
 import pytest
 
 from ablate.report.build import build_report
+from ablate.report.evidence import Evidence
+from ablate.report.looks import this_look
+from ablate.report.render import markdown_page
+from ablate.report.sections import make_sections
 from ablate.spec.models import ReportSettings
 from tests.simulated_study import EFFECTS, PRIMARY, FakeStudy, empty_curves, simulate_study
+
+FIGURES = (
+    "forest", "forest-twins", "learning-curves", "difference-curves", "diagnostics-by-arm", "paired-seeds",
+    "diagnostics-against-outcome", "rate-distortion", "pareto", "ranks", "seed-blocks", "parallel-weights",
+)  # fmt: skip
 
 
 class _Links(HTMLParser):
@@ -39,7 +48,7 @@ def parse(page: Path) -> _Links:
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("run")
     failures = {("-raw_weight", 3): "diverged", ("token_aggregation=token_mean", 1): "exception"}
-    build_report(simulate_study(failures=failures, path=run), run / "report")
+    build_report(simulate_study(failures=failures, path=run, diagnostics=2, steps=5), run / "report")
     return run / "report"
 
 
@@ -65,7 +74,7 @@ def test_page_and_markdown_hold_each_arm_and_trial(built: Path) -> None:
 
 
 def test_figures_and_tables_lie_beside_the_page(built: Path) -> None:
-    for name in ("forest", "learning-curves", "diagnostics-by-arm"):
+    for name in FIGURES:
         assert (built / "figures" / f"{name}.svg").read_text().startswith("<?xml")
         assert (built / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     table = pd.read_csv(built / "tables" / "contrasts.csv", keep_default_na=False)
@@ -81,7 +90,7 @@ def test_the_verdict_comes_first_in_plain_words(built: Path) -> None:
 
 
 def test_a_second_report_replaces_the_first(tmp_path: Path) -> None:
-    study = few(seeds=2)
+    study = simulate_study(seeds=2, effects=FEW, diagnostics=0, steps=1)
     build_report(study, tmp_path)
     (tmp_path / "tables" / "old.csv").write_text("")
     (tmp_path / "mine.txt").write_text("")
@@ -94,7 +103,9 @@ def test_a_second_report_replaces_the_first(tmp_path: Path) -> None:
     ("formats", "files"), [(("markdown",), {"report.md"}), (("html",), {"index.html"}), (("latex",), set())]
 )
 def test_formats_are_honoured(tmp_path: Path, formats: tuple[str, ...], files: set[str]) -> None:
-    study = simulate_study(seeds=2, effects=FEW, report=ReportSettings.model_validate({"formats": formats}))
+    study = simulate_study(
+        seeds=2, effects=FEW, diagnostics=0, steps=1, report=ReportSettings.model_validate({"formats": formats})
+    )
     build_report(study, tmp_path)
     assert {path.name for path in tmp_path.iterdir() if path.is_file()} == files
     assert bool(list(tmp_path.glob("tables/*.tex"))) == ("latex" in formats)
@@ -104,7 +115,7 @@ HOSTILE = '<script>alert("x")</script>|`*_[a](javascript:b)\\end{tabular}'
 
 
 def test_names_questions_and_reasons_are_escaped(tmp_path: Path) -> None:
-    study = simulate_study(seeds=6, effects={"baseline": 0.0, HOSTILE: 0.1}, question=HOSTILE,
+    study = simulate_study(seeds=6, effects={"baseline": 0.0, HOSTILE: 0.1}, question=HOSTILE, diagnostics=0,
                            failures={(HOSTILE, 1): HOSTILE})  # fmt: skip
     study.trials_frame["mlflow_run_id"] = HOSTILE
     page = build_report(study, tmp_path)
@@ -118,7 +129,7 @@ FEW = {arm: EFFECTS[arm] for arm in ("baseline", "-raw_weight", "token_aggregati
 
 
 def few(failures: dict[tuple[str, int], str] | None = None, seeds: int = 8) -> FakeStudy:
-    return simulate_study(seeds=seeds, effects=FEW, failures=failures)
+    return simulate_study(seeds=seeds, effects=FEW, failures=failures, diagnostics=1, steps=3)
 
 
 def every(word: str, seeds: int) -> dict[tuple[str, int], str]:
@@ -145,7 +156,7 @@ STATES = {
     "empty": _empty,
     "nothing finished": lambda: few(every("WAITING", 2), 2),
     "nothing measured": lambda: _without_a_metric(few(seeds=2)),
-    "one arm": lambda: simulate_study(effects={"baseline": 0.0}),
+    "one arm": lambda: simulate_study(effects={"baseline": 0.0}, diagnostics=1, steps=3),
     "one seed": lambda: few(seeds=1),
     "missing seeds": lambda: few({("baseline", s): "WAITING" for s in range(4)}),
     "all failed": lambda: few(every("exception", 3), 3),
@@ -165,3 +176,27 @@ def test_a_study_in_any_state_gives_sentences(state: str, tmp_path: Path) -> Non
     assert "nan" not in re.sub(r"!\[.*?\)", "", text)
     for part in text.split("\n## ")[1:]:
         assert part.partition("\n")[2].strip()
+
+
+SAYS = {
+    "empty": "The study has no trial.",
+    "nothing finished": "No complete trial has a value of eval/neg_elbo_per_token yet: no verdict.",
+    "one arm": "The study compares no arm with the baseline: no verdict.",
+    "one seed": "too few seeds (six common seeds are the least that can decide)",
+    "all failed": "12 failed",
+    "all diverged": "24 diverged",
+    "baseline failed": "shares no finished seed with the baseline",
+    "constant metric": "leaves eval/neg_elbo_per_token exactly where it was",
+    "infinite metric": "infinite",
+}
+
+
+@pytest.mark.parametrize("state", SAYS)
+def test_and_the_sentence_says_what_is_the_matter(state: str, tmp_path: Path) -> None:
+    study = STATES[state]()
+    trials = study.trials()
+    evidence = Evidence(
+        study.spec, trials, study.curves(), None, study.facts, tmp_path, "now", (this_look(trials, ""),)
+    )
+    text = markdown_page(evidence, make_sections(evidence)).replace("\\", "")
+    assert SAYS[state] in text

@@ -38,7 +38,8 @@ def test_mean_with_half() -> None:
 def test_interval() -> None:
     assert interval(-0.0123, 0.0321) == "[−0.012, +0.032]"
     assert interval(-math.inf, math.inf) == "no interval"
-    assert interval(0.0, 0.0) == "[+0.00, +0.00]"
+    assert interval(0.0, 0.0) == "[0.00, 0.00]"
+    assert interval(-0.0001, 0.3) == "[0.00, +0.30]"
 
 
 def test_p_value() -> None:
