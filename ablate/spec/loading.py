@@ -63,8 +63,8 @@ def load_study(
     Args:
         overrides: `path=value` each, as `--set` gives them; later wins.
         seeds: how many seeds, instead of the file's number.
-        workload_lookup: finds a workload by name; None checks nothing against the workload. The caller sees to it
-            that the workload's code is on the import path.
+        workload_lookup: finds a workload by name, or raises LookupError with what is allowed; None checks nothing
+            against the workload. The caller sees to it that the workload's code is on the import path.
         folder: where that code is; None: the folder of the file.
     Raises: SpecError with every problem of the file, each at its place.
     """
@@ -90,7 +90,9 @@ def _find(findings: Findings, name: str | None, lookup: Lookup | None) -> Worklo
     try:
         return lookup(name)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - importing a user's module can raise anything
-        findings.add(("workload",), f"got {shown(name)}; it cannot be loaded: {type(error).__name__}: {error}")
+        unknown_name = type(error) is LookupError
+        reason = str(error) if unknown_name else f"it cannot be loaded: {type(error).__name__}: {error}"
+        findings.add(("workload",), f"got {shown(name)}; {' '.join(reason.split())}")
         return None
 
 

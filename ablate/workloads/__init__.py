@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import importlib
 import sys
 from collections.abc import Iterator
@@ -31,12 +32,16 @@ def load_object(reference: str) -> Any:
 def find_workload(name: str) -> Workload:
     """The workload that a study file names.
 
-    Raises: as load_object.
+    Raises: LookupError for a name that is neither built in nor `module:function`; else as load_object.
     """
     if name in BUILT_IN:
         workload = load_object(BUILT_IN[name])
         assert isinstance(workload, Workload)
         return workload
+    if ":" not in name:
+        near = difflib.get_close_matches(name, BUILT_IN, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise LookupError(f"allowed: {', '.join(sorted(BUILT_IN))} or package.module:function{meant}")
     load_object(name)
     return Workload(name=name, train=name, sources=(name.partition(":")[0],))
 

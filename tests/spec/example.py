@@ -90,7 +90,7 @@ FREE = Workload("free", config_type=None, metrics=None, primary="loss")
 def lookup(name: str) -> Workload:
     known = {"typed": TYPED, "free": FREE}
     if name not in known:
-        raise ValueError(f"{name!r} is not of the form package.module:function")
+        raise LookupError("allowed: free, typed or package.module:function")
     return known[name]
 
 

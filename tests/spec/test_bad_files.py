@@ -75,7 +75,7 @@ def test_a_file_that_is_not_there(folder):
         (("question:", '"\\ud800": 1\nquestion:'), [
             "s.yaml:3:1: half of a surrogate pair is no text", f"s.yaml:3:1: unknown key; allowed: {TOP}"]),
         # the workload and its baseline
-        (("workload: typed", "workload: tiped"), ["s.yaml:4:11: workload: got \"tiped\"; it cannot be loaded: ValueError: 'tiped' is not of the form package.module:function"]),
+        (("workload: typed", "workload: tiped"), ["s.yaml:4:11: workload: got \"tiped\"; allowed: free, typed or package.module:function"]),
         (("workload: typed\n", ""), ["s.yaml:1:1: workload: missing; this key is required"]),
         (("kl: {beta: 1.0}", "kl: {beta: yes}"), ['s.yaml:7:14: baseline.kl.beta: got "yes"; allowed: a number']),
         (("kl: {beta: 1.0}", 'kl: {beta: "1e-4"}'), ['s.yaml:7:14: baseline.kl.beta: got "1e-4"; allowed: a number; a quoted number is text']),

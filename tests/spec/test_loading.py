@@ -2,8 +2,10 @@
 
 import pytest
 
+from ablate.errors import SpecError
 from ablate.spec.loading import load_study
 from ablate.spec.models import MISSING, Analysis, Controls, Evaluation, Run, Seeds, Track
+from ablate.workloads import BUILT_IN, find_workload
 from tests.spec.example import FREE_STUDY, STUDY, edited
 
 MINIMAL = """\
@@ -250,13 +252,36 @@ def test_no_workload_is_asked_without_a_lookup(folder):
     assert spec.workload == "no.such:thing"
 
 
-def test_a_workload_that_breaks_on_import(folder):
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (SystemExit(3), "it cannot be loaded: SystemExit: 3"),
+        (KeyError("a"), "it cannot be loaded: KeyError: 'a'"),
+        (ImportError("No module\nnamed x"), "it cannot be loaded: ImportError: No module named x"),
+        (LookupError("allowed: a, b"), "allowed: a, b"),
+    ],
+)
+def test_a_workload_that_cannot_be_loaded(folder, error, reason):
     def broken(name):
-        raise SystemExit(3)
+        raise error
 
-    file = folder.write(STUDY)
-    with pytest.raises(Exception, match=r"^s.yaml:4:11: workload: got \"typed\"; it cannot be loaded: SystemExit: 3$"):
-        load_study(file, workload_lookup=broken)
+    with pytest.raises(SpecError) as caught:
+        load_study(folder.write(STUDY), workload_lookup=broken)
+    assert str(caught.value) == f's.yaml:4:11: workload: got "typed"; {reason}'
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("synthetic_sequence", "; did you mean synthetic_sequences?"),
+        ("nothing_like_it", ""),
+    ],
+)
+def test_a_workload_that_is_not_built_in(folder, name, message):
+    with pytest.raises(SpecError) as caught:
+        load_study(folder.write(edited(("workload: typed", f"workload: {name}"))), workload_lookup=find_workload)
+    allowed = f"allowed: {', '.join(sorted(BUILT_IN))} or package.module:function"
+    assert str(caught.value) == f's.yaml:4:11: workload: got "{name}"; {allowed}{message}'
 
 
 # --- extends ------------------------------------------------------------------------------------
