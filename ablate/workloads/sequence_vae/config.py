@@ -63,13 +63,13 @@ class Reference(Section):
     layers: Annotated[int, Field(ge=1, le=64)] = 2
     heads: Annotated[int, Field(ge=1, le=64)] = 2
     dropout: DropRate = 0.1
-    steps: Count = 1500
+    steps: Count = 2000
     batch_size: Count = 64
     learning_rate: Positive = 5.0e-3
     weight_decay: Weight = 0.01
     averaging: DropRate = 0.99
     evaluate_every: Count = 100
-    patience: Count = 4
+    patience: Count = 2
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> Reference:

@@ -128,7 +128,7 @@ class DiscreteLatent:
     def active_units(self, parameters: Tensor) -> Tensor:
         """Number of groups with H(mean_b q_g) - mean_b H(q_g) > 0.01 nats over all examples given."""
         q = torch.softmax(self._by_group(parameters), dim=-1)
-        information = torch.special.entr(q.mean(0)).sum(-1) - torch.special.entr(q).sum(-1).mean(0)
+        information: Tensor = torch.special.entr(q.mean(0)).sum(-1) - torch.special.entr(q).sum(-1).mean(0)
         return (information > ACTIVE).sum()
 
     def codes(self, parameters: Tensor) -> Tensor:
