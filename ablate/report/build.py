@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -13,8 +14,9 @@ from ablate.plots.style import RC
 from ablate.report.blocks import Picture, Prose, Section, Table
 from ablate.report.evidence import Evidence, Study
 from ablate.report.looks import read_changes, record_look, this_look
-from ablate.report.render import html_page, latex_prose, latex_table, markdown_page
+from ablate.report.render import Head, html_page, latex_prose, latex_table, markdown_page
 from ablate.report.sections import make_sections
+from ablate.report.wording import progress_sentence
 
 #: An SVG above this size (a plot of very many points) goes into the page as a PNG.
 LARGEST_INLINE_SVG = 600_000
@@ -27,27 +29,36 @@ def build_report(study: Study, out: Path) -> Path:
     `report.formats` asks; tables and figures of an earlier report in it are replaced. A report that shows outcomes
     is recorded in the run folder's `looks.jsonl`.
     """
-    out.mkdir(parents=True, exist_ok=True)
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     trials = study.trials()
     looks = record_look(study.path, this_look(trials, now))
     evidence = Evidence(
         study.spec, trials, study.curves(), study.path, study.facts, out, now, looks, read_changes(study.path)
     )
-    formats = evidence.spec.report.formats
+    spec = evidence.spec
     with mpl.rc_context(RC):
         sections = make_sections(evidence)
-        _clear(out)
-        pictures = _write_figures(sections, out / "figures")
+        note = f"{progress_sentence(evidence.states)} Made {now}."
+        return write_report(sections, out, spec.report.formats, title=spec.study, question=spec.question, note=note)
+
+
+def write_report(
+    sections: Sequence[Section], out: Path, formats: Sequence[str], *, title: str, question: str, note: str
+) -> Path:
+    """Write sections to a folder in these formats; returns the first page."""
+    out.mkdir(parents=True, exist_ok=True)
+    _clear(out)
+    pictures = _write_figures(sections, out / "figures")
     _write_tables(sections, out / "tables", latex="latex" in formats)
+    head = Head(title, question, note)
     pages = {"html": "index.html", "markdown": "report.md"}
     written = []
     for kind, name in pages.items():
         if kind not in formats:
             (out / name).unlink(missing_ok=True)
             continue
-        html = kind == "html"
-        _replace(out / name, html_page(evidence, sections, pictures) if html else markdown_page(evidence, sections))
+        page = html_page(head, sections, pictures) if kind == "html" else markdown_page(head, sections)
+        _replace(out / name, page)
         written.append(out / name)
     return written[0] if written else out / "tables"
 
@@ -59,7 +70,7 @@ def _clear(out: Path) -> None:
             path.unlink()
 
 
-def _write_figures(sections: list[Section], folder: Path) -> dict[str, Path]:
+def _write_figures(sections: Sequence[Section], folder: Path) -> dict[str, Path]:
     """Every picture as SVG and PNG; returns the file that a page embeds, by the picture's name."""
     folder.mkdir(exist_ok=True)
     chosen = {}
@@ -80,7 +91,7 @@ def _figure(axes: Axes) -> Figure:
     return figure
 
 
-def _write_tables(sections: list[Section], folder: Path, *, latex: bool) -> None:
+def _write_tables(sections: Sequence[Section], folder: Path, *, latex: bool) -> None:
     folder.mkdir(exist_ok=True)
     for block in (block for section in sections for block in section.blocks):
         if isinstance(block, Table) and block.name:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import jinja2
 from markupsafe import Markup, escape
 
 from ablate.report.blocks import Cell, Picture, Prose, Section, Sentence, Table
-from ablate.report.evidence import Evidence
-from ablate.report.wording import progress_sentence
 
 _MIME = {".svg": "image/svg+xml", ".png": "image/png"}
 
@@ -23,7 +23,16 @@ _LATEX = {
 }  # fmt: skip
 
 
-def html_page(evidence: Evidence, sections: list[Section], pictures: dict[str, Path]) -> str:
+@dataclass(frozen=True)
+class Head:
+    """What stands above the sections: a title, the question asked, and a line on the state of things."""
+
+    title: str
+    question: str
+    note: str
+
+
+def html_page(head: Head, sections: Sequence[Section], pictures: Mapping[str, Path]) -> str:
     """The whole report as one page that needs no other file."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("ablate.report"),
@@ -37,9 +46,7 @@ def html_page(evidence: Evidence, sections: list[Section], pictures: dict[str, P
     environment.tests["picture"] = lambda block: isinstance(block, Picture)
     environment.tests["prose"] = lambda block: isinstance(block, Prose)
     return environment.get_template("index.html.j2").render(
-        spec=evidence.spec,
-        now=evidence.now,
-        progress=progress_sentence(evidence.states),
+        head=head,
         sections=sections,
         images={name: _data_uri(path) for name, path in pictures.items()},
     )
@@ -60,12 +67,12 @@ def _data_uri(path: Path) -> str:
     return f"data:{_MIME[path.suffix]};base64,{base64.b64encode(path.read_bytes()).decode('ascii')}"
 
 
-def markdown_page(evidence: Evidence, sections: list[Section]) -> str:
+def markdown_page(head: Head, sections: Sequence[Section]) -> str:
     """The report as Markdown, figures by link."""
-    parts = [f"# {_markdown(evidence.spec.study)}", ""]
-    if evidence.spec.question:
-        parts += [f"*{_markdown(evidence.spec.question)}*", ""]
-    parts += [progress_sentence(evidence.states), ""]
+    parts = [f"# {_markdown(head.title)}", ""]
+    if head.question:
+        parts += [f"*{_markdown(head.question)}*", ""]
+    parts += [_markdown(head.note), ""]
     for section in sections:
         parts += [f"## {_markdown(section.title)}", ""]
         parts += [f"> **{_markdown(remark)}**\n" for remark in section.remarks]

@@ -13,7 +13,7 @@ import pytest
 from ablate.report.build import build_report
 from ablate.report.evidence import Evidence
 from ablate.report.looks import this_look
-from ablate.report.render import markdown_page
+from ablate.report.render import Head, markdown_page
 from ablate.report.sections import make_sections
 from ablate.spec.models import ReportSettings
 from tests.simulated_study import EFFECTS, PRIMARY, FakeStudy, empty_curves, simulate_study
@@ -198,5 +198,5 @@ def test_and_the_sentence_says_what_is_the_matter(state: str, tmp_path: Path) ->
     evidence = Evidence(
         study.spec, trials, study.curves(), None, study.facts, tmp_path, "now", (this_look(trials, ""),)
     )
-    text = markdown_page(evidence, make_sections(evidence)).replace("\\", "")
+    text = markdown_page(Head("", "", ""), make_sections(evidence)).replace("\\", "")
     assert SAYS[state] in text
