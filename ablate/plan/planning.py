@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel
 
+from ablate.errors import Problem, SpecError
 from ablate.plan.arms import ArmBuilder
 from ablate.plan.configurations import Configurations
 from ablate.plan.controls import replicates, with_twins
@@ -16,6 +17,8 @@ from ablate.plan.power import test_power
 from ablate.plan.warnings import plan_warnings
 from ablate.spec.models import Config, StudySpec
 from ablate.spec.paths import canonical
+
+MAX_TRIALS = 10_000_000
 
 
 class Workload(Protocol):
@@ -41,6 +44,11 @@ def make_plan(spec: StudySpec, workload: Workload) -> Plan:
     """
     builder = ArmBuilder(spec, workload.config_type)
     arms = [*with_twins(spec, builder.arms()), *replicates(spec)]
+    if len(arms) * spec.seeds.count > MAX_TRIALS:
+        message = (
+            f"got {spec.seeds.count}; {len(arms)} arms leave room for {MAX_TRIALS // len(arms)}, {MAX_TRIALS} trials"
+        )
+        raise SpecError([Problem(spec.source, 0, 0, "seeds.count", message)])
     family = sum(arm.role == "arm" for arm in arms)
     power = test_power(spec.seeds.count, family, spec.analysis.alpha / spec.analysis.looks)
     return Plan(

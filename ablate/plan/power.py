@@ -40,7 +40,7 @@ def smallest_p(n_pairs: int) -> float:
 
 def least_pairs(alpha: float) -> int:
     """The fewest pairs with which the test can reject at level alpha."""
-    return next(n for n in range(1, 1100) if 2.0 ** (1 - n) <= alpha)
+    return max(1, math.ceil(1 - math.log2(alpha)))
 
 
 def test_power(n_pairs: int, n_arms: int, alpha: float) -> Power:

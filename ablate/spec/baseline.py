@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,8 @@ from ablate.spec.findings import Findings, Loc, add_errors
 from ablate.spec.models import Config
 from ablate.spec.paths import canonical, value_at, with_value
 from ablate.spec.wording import shown
+
+LARGEST = int(sys.float_info.max)
 
 ConfigType = type[BaseModel]
 
@@ -71,14 +74,14 @@ def without(config: Mapping[str, Any], places: Sequence[Loc]) -> Config:
 
 
 def not_finite(value: Any, loc: Loc) -> Iterator[tuple[Loc, float]]:
-    """Places of the numbers that are NaN or infinite."""
+    """Places of the numbers that are NaN or infinite, or would be as floats."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from not_finite(item, (*loc, key))
     elif isinstance(value, list | tuple):
         for index, item in enumerate(value):
             yield from not_finite(item, (*loc, index))
-    elif isinstance(value, float) and not math.isfinite(value):
+    elif (isinstance(value, float) and not math.isfinite(value)) or (isinstance(value, int) and abs(value) > LARGEST):
         yield loc, value
 
 

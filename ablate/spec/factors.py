@@ -157,7 +157,10 @@ class _Reader:
         if self.baseline == 0:
             self.fail(loc, f"got {shown(written)}, a multiple of the baseline, which is 0; allowed: a number")
             return self.baseline
-        value = _tidy(float(found[1]) * self.baseline)
+        try:
+            value = _tidy(float(found[1]) * self.baseline)
+        except OverflowError:
+            value = math.inf
         if not math.isfinite(value):
             self.fail(loc, f"got {shown(written)}; too large")
             return self.baseline
@@ -181,9 +184,9 @@ class _Reader:
             return ()
         shares = [index / (model.levels - 1) for index in range(model.levels)]
         if model.distribution == "log_uniform":
-            points = [low * (high / low) ** share for share in shares]
+            points = [math.exp(math.log(low) * (1 - share) + math.log(high) * share) for share in shares]
         else:
-            points = [low + (high - low) * share for share in shares]
+            points = [low * (1 - share) + high * share for share in shares]
         points = [low, *map(_tidy, points[1:-1]), high]
         return tuple(round(point) if whole else point for point in points)
 

@@ -25,15 +25,15 @@ class Section(BaseModel):
 class Seeds(Section):
     """The block of seeds that every arm is run on."""
 
-    count: Annotated[int, Field(ge=1)] = 8
-    start: Annotated[int, Field(ge=0)] = 0
+    count: Annotated[int, Field(ge=1, le=100_000)] = 8
+    start: Annotated[int, Field(ge=0, le=2**53)] = 0
     vary: tuple[Literal["training", "data", "split", "reference"], ...] = Field(("training",), strict=False)
 
 
 class Controls(Section):
     """Arms that show what a difference can be due to."""
 
-    aa: Annotated[int, Field(ge=0)] = 0
+    aa: Annotated[int, Field(ge=0, le=1000)] = 0
     rescaled: bool = False
     match_scale: bool = False
 
@@ -73,9 +73,9 @@ class Metrics(Section):
 class Analysis(Section):
     """How the comparison is tested."""
 
-    alpha: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    alpha: Annotated[float, Field(ge=1e-9, lt=1)] = 0.05
     test: Literal["maxt_signflip"] = "maxt_signflip"
-    looks: Annotated[int, Field(ge=1)] = 1
+    looks: Annotated[int, Field(ge=1, le=1000)] = 1
 
 
 class EarlyStop(Section):
@@ -147,7 +147,7 @@ class FactorModel(Section):
     values: tuple[Any, ...] | None = Field(None, strict=False, min_length=1)
     min: float | None = None
     max: float | None = None
-    levels: Annotated[int, Field(ge=2)] = 5
+    levels: Annotated[int, Field(ge=2, le=10_000)] = 5
     distribution: Literal["uniform", "log_uniform"] = "uniform"
     ablate_to: Any = Field(default_factory=lambda: MISSING)
     when: str | None = None

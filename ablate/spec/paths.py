@@ -49,8 +49,8 @@ def with_value(config: Config, path: str, value: Any) -> Config:
 
 @lru_cache(maxsize=1024)
 def glob_pattern(glob: str) -> re.Pattern[str]:
-    """`*` stands for any text within one part of a dotted path."""
-    return re.compile(r"[^.]*".join(map(re.escape, glob.split("*"))))
+    """`*` stands for any text, dots included."""
+    return re.compile(".*".join(map(re.escape, glob.split("*"))), re.DOTALL)
 
 
 def matching(glob: str, paths: Iterable[str]) -> list[str]:

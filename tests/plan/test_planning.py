@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ablate.errors import SpecError
 from ablate.plan import planning
 from ablate.plan.configurations import Configurations
 from ablate.plan.designs import DESIGNS
@@ -199,6 +200,12 @@ def test_trials_go_by_seed_block(folder):
     plan = plan_of(folder, edited(("metrics:", "seeds: {count: 3, start: 5}\nmetrics:")))
     assert [trial.seed for trial in plan.trials] == [5] * 11 + [6] * 11 + [7] * 11
     assert [trial.arm for trial in plan.trials] == list(plan.arms) * 3
+
+
+def test_more_trials_than_can_be_meant(folder):
+    with pytest.raises(SpecError) as caught:
+        plan_of(folder, edited(("levels: 4", "levels: 200")), seeds=100_000)
+    assert str(caught.value) == "s.yaml: seeds.count: got 100000; 208 arms leave room for 48076, 10000000 trials"
 
 
 # --- contracts over the table of designs ----------------------------------------------------------

@@ -93,6 +93,7 @@ def test_a_file_that_is_not_there(folder):
         (("raw_weight: 1.0,", "raw_weight: .NaN,"), ["s.yaml:6:32: baseline.reconstruction.raw_weight: got .nan; allowed: a finite number"]),
         (("raw_weight: 1.0,", "zfree_reference_scale: 12.5,"), ["s.yaml:6:43: baseline.reconstruction.zfree_reference_scale: got a number, but it changes with reconstruction.token_aggregation, which is studied; allowed: auto"]),
         (("raw_weight: 1.0,", "zfree_reference_scale: aut,"), ["s.yaml:6:43: baseline.reconstruction.zfree_reference_scale: got \"aut\"; allowed: 'auto' or a number; did you mean auto?"]),
+        (("kl: {beta: 1.0}", "kl: {beta: 1" + "0" * 400 + "}"), ["s.yaml:7:14: baseline.kl.beta: got a whole number of more than 60 digits; allowed: a finite number"]),
         # factors
         (("kl.beta: {", "kl.bet: {"), [
             "s.yaml:11:3: factors.kl.bet: no path of the baseline; allowed: kl.beta, kl.schedule, kl.warmup_steps; did you mean kl.beta?",
@@ -151,6 +152,7 @@ def test_a_file_that_is_not_there(folder):
         (("one_at_a_time: [reconstruction.token_aggregation, kl.beta]", "one_at_a_time: kl.beta\n  - one_at_a_time: reconstruction.raw_weight"), []),
         # sections
         (("metrics:", "seeds: {count: 0}\nmetrics:"), ["s.yaml:15:16: seeds.count: got 0; allowed: a number >= 1"]),
+        (("metrics:", "seeds: {count: 9999999999}\nmetrics:"), ["s.yaml:15:16: seeds.count: got 9999999999; allowed: a number <= 100000"]),
         (("metrics:", "seeds: {count: 8.5}\nmetrics:"), ["s.yaml:15:16: seeds.count: got 8.5; allowed: a whole number"]),
         (("metrics:", "seeds: {cuont: 8}\nmetrics:"), ["s.yaml:15:9: seeds.cuont: unknown key; allowed: count, start, vary; did you mean count?"]),
         (("metrics:", "seeds: {vary: [training, data]}\nmetrics:"), ["s.yaml:15:15: seeds.vary: varying more than training is not there yet; allowed: [training]"]),
@@ -217,12 +219,21 @@ def test_a_free_workload(folder):
             "s.yaml:6:3: factors.dept: no path of the baseline; allowed: count, flag, hidden, name, net, rate; "
             "did you mean net.depth?"
         ],
+        "count: [2x]\n  rate: {min: 1e-300, max: 1e300, distribution: log_uniform}\n  net.depth: {min: -1e308, max: 1e308}\n  hidden: [1e308x]": [],
         "rate: [0.1]": [
             "s.yaml:7:20: designs[0].one_at_a_time: yields no arm: these factors have no level but the baseline's"
         ],
     }
     for factors, messages in cases.items():
-        assert folder.problems(edited(("rate: [0.1x, 1x, 10x]", factors), text=FREE_STUDY)) == messages
+        text = edited(("rate: [0.1x, 1x, 10x]", factors), text=FREE_STUDY)
+        if messages:
+            assert folder.problems(text) == messages
+        else:
+            folder.load(text)
+    huge = edited(
+        ("count: 3", "count: 1" + "0" * 308), ("rate: [0.1x, 1x, 10x]", "count: [2x]\n  rate: [1x, 2]"), text=FREE_STUDY
+    )
+    assert folder.problems(huge) == ['s.yaml:5:11: factors.count[0]: got "2x"; too large']
     assert folder.problems(edited(("rate: 0.1,", "rate: 0.1, a.b: 1, '*': 2, '': 3,"), text=FREE_STUDY)) == [
         "s.yaml:3:23: baseline.a.b: got the key \"a.b\"; allowed: a name without '.' and '*'",
         "s.yaml:3:31: baseline.*: got the key \"*\"; allowed: a name without '.' and '*'",

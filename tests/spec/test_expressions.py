@@ -35,7 +35,7 @@ def value(text):
         ("sum(w.*)", 3.0),
         ("active(w.*)", 2),
         ("active(w.b)", 0),
-        ("active(*)", 2),
+        ("active(*)", 5),
         ("w.a", 1.0),
     ],
 )
