@@ -19,6 +19,8 @@ class Assignment:
     Attributes:
         train: `module:function` of the workload.
         import_path: folders put in front of the import path.
+        last_step: the last step on record, of a trial that goes on; 0 for a new one.
+        last_row: the metrics on record at that step.
         flush_on: metric whose report is sent at once; others wait for it.
         timeout_s: after which the process is ended, or None.
     """
@@ -35,18 +37,21 @@ class Assignment:
     shared_dir: str
     output_file: str
     import_path: tuple[str, ...] = ()
+    last_step: int = 0
+    last_row: Mapping[str, float] = field(default_factory=dict)
     flush_on: str = ""
     timeout_s: float | None = None
 
     def to_json(self) -> str:
         """As JSON text."""
-        return json.dumps(dataclasses.asdict(self))
+        return json.dumps(dataclasses.asdict(self) | {"last_row": encode_metrics(self.last_row)})
 
     @staticmethod
     def from_json(text: str) -> Assignment:
         """The inverse of to_json."""
         values = json.loads(text)
         values["import_path"] = tuple(values["import_path"])
+        values["last_row"] = decode_metrics(values["last_row"])
         return Assignment(**values)
 
 

@@ -78,6 +78,12 @@ class Recorder:
         """The attempt that is running."""
         return self._running[trial_id].entry.attempt
 
+    def last_row(self, trial_id: str) -> Row:
+        """What is on record at the last step of a running trial; step 0 and no metrics for a new one."""
+        rows = self._running[trial_id].history.rows
+        step = max((row.step for row in rows), default=0)
+        return Row(step, 0.0, last_values(row for row in rows if row.step == step))
+
     # --- begin ---
 
     def begin(self, planned: PlannedTrial, entry: LedgerTrial, notes: Mapping[str, Any]) -> bool:

@@ -33,7 +33,7 @@ from ablate.run.trial_queue import TrialQueue
 from ablate.spec.dumping import dump_study
 from ablate.spec.models import StudySpec
 from ablate.workloads import find_workload, import_folders, import_path
-from ablate.workloads.contract import Prepared, Workload
+from ablate.workloads.contract import Prepared, Row, Workload
 
 #: A round that Ray gives up on is followed by another, as long as rounds finish something.
 FRUITLESS_ROUNDS = 3
@@ -297,7 +297,7 @@ class _Execution:
             provenance |= {"reference_key": prepared.key, "reference_sha256": prepared.sha256}
         return {"provenance": provenance}
 
-    def _assignment(self, trial: PlannedTrial, attempt: int) -> Assignment:
+    def _assignment(self, trial: PlannedTrial, attempt: int, last_row: Row) -> Assignment:
         checkpoints = self._folder.checkpoints(trial.trial_id)
         if self._spec.run.storage is not None:
             checkpoints = Path(self._spec.run.storage) / self._spec.study / trial.trial_id
@@ -314,6 +314,8 @@ class _Execution:
             shared_dir=str(self._folder.reference.resolve()),
             output_file=str((self._folder.trial(trial.trial_id) / "output.txt").resolve()),
             import_path=self._import_path(),
+            last_step=last_row.step,
+            last_row=last_row.metrics,
             flush_on=self._spec.metrics.primary.name,
             timeout_s=self._spec.run.timeout_s,
         )

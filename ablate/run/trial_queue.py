@@ -14,6 +14,7 @@ from ablate.run.recorder import Recorder
 from ablate.run.stopping import StopRequest
 from ablate.run.worker import TIMEOUT_MARK
 from ablate.spec.models import Run
+from ablate.workloads.contract import Row
 
 #: A failure rate is not judged before this many failures.
 FEWEST_FAILURES = 3
@@ -28,7 +29,7 @@ class TrialQueue:
         *,
         entries: Callable[[], Mapping[str, LedgerTrial]],
         recorder: Recorder,
-        assignment: Callable[[PlannedTrial, int], Assignment],
+        assignment: Callable[[PlannedTrial, int, Row], Assignment],
         notes: Callable[[PlannedTrial], Mapping[str, Any]],
         run: Run,
         progress: StudyProgress,
@@ -56,7 +57,7 @@ class TrialQueue:
             entry = self._known[trial.trial_id]
             if self._recorder.begin(trial, entry, self._notes(trial)):
                 self._progress.started(trial)
-                return self._assignment(trial, entry.attempt)
+                return self._assignment(trial, entry.attempt, self._recorder.last_row(trial.trial_id))
         return None
 
     def exhausted(self) -> bool:

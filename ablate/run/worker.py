@@ -80,8 +80,8 @@ class _Outbox:
         self._rows: list[Row] = []
         self._sent_at = time.monotonic()
         self.stopped = False
-        self.last_step = 0
-        self.last_row: dict[str, float] = {}
+        self.last_step = assignment.last_step
+        self.last_row = dict(assignment.last_row)
 
     def report(self, row: Row) -> None:
         self._rows.append(row)

@@ -29,6 +29,9 @@ def returns_another_value(config, trial):
     trial.report(3, {"loss": 0.5})
     return {"loss": 0.25}
 
+def returns_at_once(config, trial):
+    return {"loss": 0.5}
+
 def raises(config, trial):
     raise RuntimeError("boom")
 
@@ -125,6 +128,12 @@ def test_everything_printed_is_sent_once(assignment):
 def test_a_returned_value_that_differs_from_the_reported_one_counts(assignment):
     rows = [row for message in messages_of(assignment("returns_another_value")) for row in message.rows]
     assert [(row.step, row.metrics) for row in rows] == [(3, {"loss": 0.5}), (4, {"loss": 0.25})]
+
+
+def test_a_trial_that_had_only_its_result_left_to_say_says_it_at_its_last_step(assignment):
+    going_on = assignment("returns_at_once", last_step=7, last_row={"loss": 0.5})
+    rows = [row for message in messages_of(going_on) for row in message.rows]
+    assert [(row.step, row.metrics) for row in rows] == [(7, {"loss": 0.5})]
 
 
 @pytest.mark.parametrize(

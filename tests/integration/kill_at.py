@@ -1,0 +1,90 @@
+"""Run a study again and again, without Ray, and die by SIGKILL at a chosen write each time but the last.
+
+    python kill_at.py STUDY_FILE [MODULE:CLASS.METHOD,N,before|after]...
+
+Everything that writes records is the real thing; trials run one by one in a process forked for each run, since
+importing the stores costs more than running the study.
+"""
+
+import contextlib
+import importlib
+import os
+import signal
+import sys
+from pathlib import Path
+
+import ablate.run.study as study_module
+from ablate.run.progress import ConsoleProgress
+from ablate.run.study import RunOptions, execute
+from ablate.run.worker import run_trial
+from ablate.spec.loading import load_study
+from ablate.workloads import find_workload, import_path
+
+
+class InProcess:
+    """Stands where a Ray session stands."""
+
+    def slots(self):
+        return 1
+
+    def run_round(self, driver, folder):
+        while not driver.should_stop():
+            assignment = driver.next_assignment()
+            if assignment is None:
+                return
+            run_trial(assignment, "cpu", driver.receive)
+
+
+@contextlib.contextmanager
+def in_process(run):
+    yield InProcess()
+
+
+def die_at(target, count, when):
+    module, _, path = target.partition(":")
+    owner, name = path.split(".")
+    cls = getattr(importlib.import_module(module), owner)
+    method = getattr(cls, name)
+    calls = 0
+
+    def dying(*arguments, **keywords):
+        nonlocal calls
+        calls += 1
+        if calls == count and when == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = method(*arguments, **keywords)
+        if calls == count:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    setattr(cls, name, dying)
+
+
+def run(file, kill=None):
+    if kill is not None:
+        target, count, when = kill.split(",")
+        die_at(target, int(count), when)
+    study_module.ray_session = in_process
+    with import_path(Path(file).parent):
+        spec = load_study(file, workload_lookup=find_workload)
+    return execute(spec, RunOptions(runs=Path("runs")), ConsoleProgress(spec.study)).exit_code
+
+
+def run_forked(file, kill):
+    child = os.fork()
+    if child == 0:
+        os._exit(run(file, kill))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def main():
+    file, *kills = sys.argv[1:]
+    for kill in kills:
+        code = run_forked(file, kill)
+        if code != -signal.SIGKILL:
+            sys.exit(f"{kill}: exit {code}, it was never reached")
+    return run_forked(file, None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
