@@ -45,10 +45,9 @@ def make_plan(spec: StudySpec, workload: Workload) -> Plan:
     builder = ArmBuilder(spec, workload.config_type)
     arms = [*with_twins(spec, builder.arms()), *replicates(spec)]
     if len(arms) * spec.seeds.count > MAX_TRIALS:
-        message = (
-            f"got {spec.seeds.count}; {len(arms)} arms leave room for {MAX_TRIALS // len(arms)}, {MAX_TRIALS} trials"
-        )
-        raise SpecError([Problem(spec.source, 0, 0, "seeds.count", message)])
+        most = MAX_TRIALS // len(arms)
+        message = f"got {spec.seeds.count}; allowed: at most {most} with {len(arms)} arms, {MAX_TRIALS} trials"
+        raise SpecError([Problem(*spec.places.get("seeds.count", (spec.source, 0, 0)), "seeds.count", message)])
     family = sum(arm.role == "arm" for arm in arms)
     power = test_power(spec.seeds.count, family, spec.analysis.alpha / spec.analysis.looks)
     return Plan(

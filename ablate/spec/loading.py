@@ -144,10 +144,11 @@ def _places(
     factors: Sequence[Factor],
     designs: Sequence[Design],
 ) -> dict[str, tuple[str, int, int]]:
-    """Where the designs stand, by name, and the `when` of factors, by path."""
+    """Where the designs stand, by name, the `when` of factors, by path, and the number of seeds."""
     found = {design.name: findings.place(("designs", index, design.kind)) for index, design in enumerate(designs)}
     for key, model in entries.items():
         if model is not None and model.when is not None:
             place = findings.place(("factors", key, "when"))
             found |= {factor.path: place for factor in factors if matching(key, [factor.path]) and factor.when}
+    found["seeds.count"] = findings.place(("seeds", "count"))
     return {name: (place.file, place.line, place.column) for name, place in found.items()}

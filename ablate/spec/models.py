@@ -232,7 +232,7 @@ class StudySpec:
         source: the file's name as given, for messages.
         folder: the folder of the file: on the import path of commands and workers.
         places: file, line and column of what a plan may still find wrong: a design by its name, the `when` of a
-            factor by its path.
+            factor by its path, `seeds.count`.
     """
 
     study: str

@@ -205,7 +205,9 @@ def test_trials_go_by_seed_block(folder):
 def test_more_trials_than_can_be_meant(folder):
     with pytest.raises(SpecError) as caught:
         plan_of(folder, edited(("levels: 4", "levels: 200")), seeds=100_000)
-    assert str(caught.value) == "s.yaml: seeds.count: got 100000; 208 arms leave room for 48076, 10000000 trials"
+    assert (
+        str(caught.value) == "--seeds: seeds.count: got 100000; allowed: at most 48076 with 208 arms, 10000000 trials"
+    )
 
 
 # --- contracts over the table of designs ----------------------------------------------------------
