@@ -42,7 +42,7 @@ from losses import (
 SHAPES = [(128, 32, 64), (64, 64, 1000), (16, 128, 32000)]
 LARGE_VOCABULARIES = [(64, 64, 1000), (16, 128, 32000)]
 DATA_SET = 4096
-WIDTH = 256
+WIDTH = 128
 Step = Callable[[], None]
 
 
@@ -83,7 +83,7 @@ def steps(batch: int, length: int, vocabulary: int) -> dict[str, Step]:
         "eager": stack(lambda: batch_surprisal),
         "one_by_one": one_by_one,
     }
-    return {name: with_fresh_gradient(step, logits) for name, step in contenders.items()}
+    return {name: without_trace(step, logits) for name, step in contenders.items()}
 
 
 def linear_steps(batch: int, length: int, vocabulary: int) -> dict[str, Step]:
@@ -106,16 +106,16 @@ def linear_steps(batch: int, length: int, vocabulary: int) -> dict[str, Step]:
         objective.backward()
         reconstruction_losses(nll, mask, prepared, config, 0.1)
 
-    return {
-        name: with_fresh_gradient(step, hidden, matrix) for name, step in (("by_logits", plain), ("linear", linear))
-    }
+    return {name: without_trace(step, hidden, matrix) for name, step in (("by_logits", plain), ("linear", linear))}
 
 
-def with_fresh_gradient(step: Step, *leaves: Tensor) -> Step:
+def without_trace(step: Step, *leaves: Tensor) -> Step:
+    """The step, and its gradients freed."""
+
     def run() -> None:
+        step()
         for leaf in leaves:
             leaf.grad = None
-        step()
 
     return run
 

@@ -14,8 +14,9 @@ from torch.nn import functional
 
 from losses.nll import at_least_float32, check_mask
 
-#: Scores that are in memory at once, when `chunk` is not given.
-SCORES_AT_ONCE = 2**22
+#: When `chunk` is not given, one of this many parts of the batch is scored at once, but no fewer positions than these.
+PARTS = 8
+FEWEST_POSITIONS = 128
 
 
 class LinearNll(NamedTuple):
@@ -51,7 +52,7 @@ def linear_masked_token_nll(
         mask: [B, L] bool, true where active.
         token_weights: [B, L], W, as `effective_token_weights` makes it. Detached.
         bias: [V] or None.
-        chunk: positions scored at once; None: as many as make some 4 million scores.
+        chunk: positions scored at once; None: an eighth of them, which takes about a sixth of the memory.
     Returns: float32 or wider, also under autocast, where the products run in its type.
     Raises: ValueError if the shapes disagree, the mask is not bool or chunk < 1.
     Source: docs/loss_stack.md, section 7.
@@ -68,28 +69,30 @@ def linear_masked_token_nll(
         raise ValueError(f"chunk: got {chunk}; allowed: a whole number >= 1")
     active = mask.flatten()
     rows = _Rows(
-        hidden.flatten(0, 1).masked_fill(~active.unsqueeze(-1), 0.0),
+        hidden.flatten(0, 1),
         weight,
         bias,
         targets.flatten().masked_fill(~active, 0),
+        active,
         token_weights.detach().flatten().masked_fill(~active, 0.0),
-        chunk or max(1, SCORES_AT_ONCE // vocabulary),
+        chunk or max(FEWEST_POSITIONS, -(-active.numel() // PARTS)),
     )
     if torch.is_grad_enabled() and any(t.requires_grad for t in (hidden, weight, bias) if t is not None):
         nll, objective, *_ = _WeightedNll.apply(*rows)  # type: ignore[no-untyped-call]
     else:
         nll = _nll_and_gradients(rows, with_gradients=False)[0]
         objective = (rows.token_weights * nll).sum()
-    return LinearNll(nll.masked_fill(~active, 0.0).view_as(mask), objective)
+    return LinearNll(nll.view_as(mask), objective)
 
 
 class _Rows(NamedTuple):
-    """The positions of a batch in one row each, n = B L; 0 where inactive."""
+    """The positions of a batch in one row each, n = B L; targets and weights are 0 where inactive."""
 
     hidden: Tensor
     weight: Tensor
     bias: Tensor | None
     targets: Tensor
+    active: Tensor
     token_weights: Tensor
     chunk: int
 
@@ -108,6 +111,7 @@ class _WeightedNll(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor | None, ...]) -> None:
         nll, _, *gradients = output
         ctx.mark_non_differentiable(nll, *(gradient for gradient in gradients if gradient is not None))
+        ctx.set_materialize_grads(False)  # no zeros in place of slopes that nobody has
         ctx.save_for_backward(*gradients)
         ctx.dtypes = [t.dtype if t is not None else None for t in _Rows(*inputs)[:3]]
 
@@ -118,7 +122,7 @@ class _WeightedNll(torch.autograd.Function):
             None if gradient is None else (slope * gradient).to(dtype)
             for gradient, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)
         ]
-        return *scaled, None, None, None
+        return *scaled, None, None, None, None
 
 
 def _nll_and_gradients(
@@ -128,22 +132,24 @@ def _nll_and_gradients(
     nll, to_hidden = [], []
     to_weight: Tensor | None = None
     to_bias: Tensor | None = None
-    columns = (rows.hidden, rows.targets, rows.token_weights)
-    for hidden, targets, token_weights in zip(*(torch.split(c, rows.chunk) for c in columns), strict=True):
-        scores = functional.linear(hidden, rows.weight, rows.bias)
-        dtype = scores.dtype
-        log_probabilities = at_least_float32(scores).log_softmax(-1)
-        del scores
+    columns = (rows.hidden, rows.targets, rows.active, rows.token_weights)
+    for hidden, targets, active, token_weights in zip(*(torch.split(c, rows.chunk) for c in columns), strict=True):
+        read = hidden.masked_fill(~active.unsqueeze(-1), 0.0)
+        scores = functional.linear(read, rows.weight, rows.bias)
+        dtype, scores = scores.dtype, at_least_float32(scores).log_softmax(-1)
         target = targets.unsqueeze(-1)
-        nll.append(-log_probabilities.gather(-1, target).squeeze(-1))
-        if not with_gradients:
-            continue
-        # W (softmax - one hot), in the memory of the log-probabilities.
-        slope = token_weights.unsqueeze(-1)
-        to_scores = log_probabilities.exp_().mul_(slope).scatter_add_(-1, target, -slope).to(dtype)
-        to_hidden.append(to_scores @ rows.weight)
-        weight_part, bias_part = to_scores.mT @ hidden, to_scores.sum(0)
-        to_weight = at_least_float32(weight_part) if to_weight is None else to_weight.add_(weight_part)
-        to_bias = bias_part if to_bias is None else to_bias.add_(bias_part)
-    gradients = torch.cat(to_hidden) if to_hidden else None, to_weight, to_bias if rows.bias is not None else None
-    return torch.cat(nll), *gradients
+        nll.append(-scores.gather(-1, target).squeeze(-1).masked_fill(~active, 0.0))
+        if with_gradients:
+            # W (softmax - one hot), in the memory of the log-probabilities.
+            slope = token_weights.unsqueeze(-1)
+            scores = scores.exp_().mul_(slope).scatter_add_(-1, target, -slope).to(dtype)
+            to_hidden.append(scores @ rows.weight)
+            to_weight = _added(to_weight, scores.mT @ read)
+            to_bias = _added(to_bias, scores.sum(0)) if rows.bias is not None else None
+        del scores  # before the next chunk's are made
+    return torch.cat(nll), torch.cat(to_hidden) if to_hidden else None, to_weight, to_bias
+
+
+def _added(total: Tensor | None, part: Tensor) -> Tensor:
+    """The running total of a gradient, in float32 or wider."""
+    return at_least_float32(part) if total is None else total.add_(part)

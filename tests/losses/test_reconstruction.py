@@ -114,6 +114,13 @@ def test_what_carries_gradients():
     assert not losses.effective_token_weights.requires_grad
 
 
+def test_weights_are_detached_from_numbers_that_take_gradients():
+    data = batch()
+    config = replace(CONFIG, raw_weight=torch.tensor(1.0, requires_grad=True))
+    losses = reconstruction_losses(data.nll, data.mask, data.surprisal, config)
+    assert not losses.effective_token_weights.requires_grad
+
+
 def test_one_cross_entropy_a_step(monkeypatch):
     calls = []
     cross_entropy = functional.cross_entropy

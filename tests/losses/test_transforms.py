@@ -9,8 +9,10 @@ from losses import (
     ReconstructionLossConfig,
     auxiliary_losses,
     categorical_kl,
+    effective_token_weights,
     free_bits,
     gaussian_kl_per_dimension,
+    linear_masked_token_nll,
     masked_token_nll_per_example,
     masked_token_nll_per_position,
     prepare_reference,
@@ -18,7 +20,7 @@ from losses import (
     token_weighted_masked_nll_per_example,
 )
 from losses.auxiliary import CategoricalPosterior, GaussianPosterior
-from tests.losses.batches import CONFIG, batch, values
+from tests.losses.batches import CONFIG, Batch, batch, values
 
 MODES = pytest.mark.parametrize("mode", ["token_sum", "token_mean"])
 NUMBERS = [name for name, value in asdict(CONFIG).items() if isinstance(value, float)]
@@ -103,6 +105,31 @@ def test_kl_and_auxiliary_terms_compile_as_one_graph():
     compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
     arguments = (mu, logvar, z, logits, present)
     torch.testing.assert_close(step(*arguments), compiled(*arguments))
+
+
+@MODES
+def test_no_value_is_read_on_the_host(mode):
+    """On the meta device tensors have no values: whatever waits for one fails."""
+    data = Batch(*(table.to("meta") for table in vars(batch(dtype=torch.float32)).values()))
+    examples, length = data.mask.shape
+    config = replace(CONFIG, token_aggregation=mode)
+    reference = prepare_reference(data.surprisal, data.mask, config)
+    logits, hidden = (torch.empty(examples, length, n, device="meta", requires_grad=True) for n in (9, 4))
+    targets = torch.empty(examples, length, dtype=torch.int64, device="meta")
+    for known in (data.surprisal, reference, reference[torch.arange(examples, device="meta")]):
+        nll = masked_token_nll_per_position(logits, targets, data.mask)
+        losses = reconstruction_losses(nll, data.mask, known, config)
+        (losses.objective + sum(losses.terms.values())).backward()
+    weights = effective_token_weights(reference, config)
+    matrix = torch.empty(9, 4, device="meta", requires_grad=True)
+    linear_masked_token_nll(hidden, matrix, targets, data.mask, weights).objective.backward()
+    present = data.mask.any(-1)
+    mu, codes = (torch.empty(examples, *shape, device="meta", requires_grad=True) for shape in ((3,), (2, 5)))
+    continuous = auxiliary_losses(GaussianPosterior(mu, mu, mu), present, 100)
+    discrete = auxiliary_losses(CategoricalPosterior(codes), present, 100)
+    kl = free_bits(gaussian_kl_per_dimension(mu, mu), 0.1, data.mask) + categorical_kl(codes).sum()
+    (kl + sum(continuous.values()) + sum(discrete.values())).backward()
+    assert {leaf.grad.device.type for leaf in (logits, hidden, matrix, mu, codes)} == {"meta"}
 
 
 @MODES
