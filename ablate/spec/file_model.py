@@ -35,22 +35,23 @@ def _is_known(version: int) -> int:
 class Factorial(Section):
     """Two levels of each factor: its baseline value (+) and its `ablate_to` (-)."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
     over: Globs
+    """The factors, each with `ablate_to`."""
     resolution: Literal["III", "IV", "V", "VI"] | None = None
     """The least resolution of a regular fraction."""
     fraction: Literal["full", "plackett_burman"] | None = None
+    """All combinations, or a Plackett-Burman design; instead of a resolution."""
 
 
 class Search(Section):
     """Arms proposed by a sampler."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
     over: Globs
+    """The factors that are searched."""
     sampler: Literal["tpe", "gp", "cmaes", "nsga2", "nsga3", "random", "qmc", "grid", "brute_force"] = "tpe"
+    """Optuna's sampler of that name."""
     trials: Annotated[int, Field(ge=1)] = 40
+    """How many arms are proposed."""
     simplex: bool = False
     """Search shares of the effective token weight, which keeps the effective beta fixed."""
     objective: str | None = None
@@ -60,7 +61,7 @@ class Search(Section):
 class DesignModel(Section):
     """One design: exactly one of these keys."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True, json_schema_extra={"minProperties": 1, "maxProperties": 1})
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
 
     leave_one_out: Globs | None = None
     """One matched factor at `ablate_to`, the rest at baseline."""
@@ -77,9 +78,10 @@ class DesignModel(Section):
 class StudyFile(Section):
     """A study file of an ablation study."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True, title="Study")
+    model_config = ConfigDict(title="Study")
 
     version: Annotated[int, Field(strict=True, json_schema_extra={"const": 1}), AfterValidator(_is_known)] = 1
+    """Version of this file's format."""
     study: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,64}$")]
     """Names the run folder and the records: 1 to 64 of a-z, 0-9 and -."""
     question: str = ""

@@ -19,23 +19,31 @@ Config = dict[str, Any]
 class Section(BaseModel):
     """A section of the file: unknown keys are refused, values keep their type, nothing changes later."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
 class Seeds(Section):
     """The block of seeds that every arm is run on."""
 
     count: Annotated[int, Field(ge=1, le=100_000)] = 8
+    """How many seeds; fewer than 6 can reject nothing at alpha 0.05."""
     start: Annotated[int, Field(ge=0, le=2**53)] = 0
+    """The first of them."""
     vary: tuple[Literal["training", "data", "split", "reference"], ...] = Field(("training",), strict=False)
+    """What is drawn anew with each seed, paired over the arms."""
 
 
 class Controls(Section):
     """Arms that show what a difference can be due to."""
 
     aa: Annotated[int, Field(ge=0, le=1000)] = 0
+    """So many times the baseline again, with other streams: what chance alone can do."""
     rescaled: bool = False
+    """Beside each arm that removes a term, a twin at the baseline's scale: a term's information, not its size."""
     match_scale: bool = False
+    """Beside each arm of another aggregation mode, a twin at the baseline's scale."""
 
 
 Goal = Literal["minimize", "maximize"]
@@ -43,90 +51,118 @@ At = Annotated[str, Field(pattern=r"^(last|step:[0-9]+)$")]
 
 
 class Metric(Section):
-    """A metric that arms are compared by.
-
-    `sesoi`: smallest effect size of interest, in the metric's unit; without it there is no verdict.
-    """
+    """A metric that arms are compared by."""
 
     name: str
+    """As the workload reports it, such as `eval/neg_elbo_per_token`."""
     goal: Goal = "minimize"
+    """Its better side."""
     sesoi: Annotated[float, Field(gt=0)] | None = None
+    """Smallest effect size of interest, in the metric's unit; without it there is no verdict."""
     at: At = "last"
+    """Which value counts: `last`, or `step:N`."""
 
 
 class SecondaryMetric(Section):
-    """A metric that is read beside the primary one; without a goal it has no better side."""
+    """A metric that is read beside the primary one."""
 
     name: str
+    """As the workload reports it."""
     goal: Goal | None = None
+    """Without a goal it has no better side."""
     sesoi: Annotated[float, Field(gt=0)] | None = None
+    """Smallest effect size of interest, in the metric's unit."""
     at: At = "last"
+    """Which value counts: `last`, or `step:N`."""
 
 
 class Metrics(Section):
     """What arms are compared by."""
 
     primary: Metric
+    """The verdicts are about this one."""
     secondary: tuple[SecondaryMetric, ...] = Field((), strict=False)
+    """Exploratory: read beside it."""
 
 
 class Analysis(Section):
     """How the comparison is tested."""
 
     alpha: Annotated[float, Field(ge=1e-9, lt=1)] = 0.05
+    """Level of the family of tests."""
     test: Literal["maxt_signflip"] = "maxt_signflip"
+    """Largest |t| over sign flips of whole seed blocks."""
     looks: Annotated[int, Field(ge=1, le=1000)] = 1
+    """How often the results are looked at before the last seed; alpha / looks is spent each time."""
 
 
 class EarlyStop(Section):
     """Stopping of unpromising proposals of a search."""
 
     kind: Literal["none", "asha", "median", "hyperband"] = "none"
+    """For searches alone; arms that are compared run to their end."""
 
 
 class Evaluation(Section):
-    """When and how finely a trial is evaluated; `every` is a fraction of its steps."""
+    """When and how finely a trial is evaluated."""
 
     every: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """A fraction of the steps."""
     iwae_samples: Annotated[int, Field(ge=1)] = 64
+    """Samples of the importance-weighted bound, at the end of a trial."""
     iwae_examples: Annotated[int, Field(ge=1)] = 512
+    """Examples of the report split that it is computed on."""
 
 
 class Resources(Section):
     """What one worker holds, in Ray's units; other keys are Ray's custom resources."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, Annotated[float, Field(ge=0)]]
 
     cpu: Annotated[float, Field(gt=0)] = 1
+    """Cores; fractions as Ray has them."""
     gpu: Annotated[float, Field(ge=0)] = 0
+    """GPUs; fractions as Ray has them."""
 
 
 class Run(Section):
     """Where and how trials run; no part of a trial's identity."""
 
     address: str | None = None
+    """Null: this machine; else a Ray cluster's address, or `auto`."""
     resources: Resources = Resources()
+    """What one worker holds."""
     storage: str | None = None
+    """Where checkpoints go; null: the run folder. Several nodes need a place that all of them see."""
     keep: Literal["last", "none"] = "last"
+    """Weights kept after a trial's end."""
     pack: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
+    """Trials trained together in one worker process."""
     max_concurrent: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
+    """The most workers at a time."""
     retries: Annotated[int, Field(ge=0)] = 2
+    """How often a trial is run again whose worker died."""
     timeout_s: Annotated[float, Field(gt=0)] | None = None
+    """The longest a trial may take, in seconds."""
     max_failure_rate: Annotated[float, Field(ge=0, le=1)] = 0.25
+    """Share of failed trials past which the study stops."""
 
 
 class Track(Section):
-    """Where records go; null is a sqlite file in the run folder."""
+    """Where records go."""
 
     mlflow: str | None = None
+    """Tracking URI; null: a sqlite file in the run folder."""
     optuna: str | None = None
+    """SQLAlchemy URL; null: a sqlite file in the run folder."""
 
 
 class ReportSettings(Section):
     """What `ablate report` writes."""
 
     formats: tuple[Literal["html", "markdown", "latex"], ...] = Field(("html", "markdown", "latex"), strict=False)
+    """Forms of the report."""
 
 
 # --- factors ------------------------------------------------------------------------------------
@@ -145,12 +181,19 @@ class FactorModel(Section):
     """A factor as written in the file. `kx` strings (multiples of the baseline) are still strings here."""
 
     values: tuple[Any, ...] | None = Field(None, strict=False, min_length=1)
+    """Its levels; `0.5x` is half the baseline's value."""
     min: float | None = None
+    """Lower end of a range."""
     max: float | None = None
+    """Upper end of a range."""
     levels: Annotated[int, Field(ge=2, le=10_000)] = 5
+    """How many points of its range designs step through."""
     distribution: Literal["uniform", "log_uniform"] = "uniform"
+    """How its range is spaced, and sampled."""
     ablate_to: Any = Field(default_factory=lambda: MISSING)
+    """The value that takes it out."""
     when: str | None = None
+    """Expression under which it varies; else it keeps its baseline value."""
 
     @model_validator(mode="after")
     def _range_is_whole(self) -> FactorModel:

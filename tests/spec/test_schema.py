@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import jsonschema
@@ -16,6 +17,18 @@ VALIDATOR = jsonschema.Draft202012Validator(study_schema())
 def test_it_is_a_json_schema():
     jsonschema.Draft202012Validator.check_schema(study_schema())
     assert set(study_schema()["properties"]) == set(StudyFile.model_fields)
+
+
+def test_an_editor_has_a_word_on_every_key():
+    schema = study_schema()
+    sections = {"": schema, **schema["$defs"]}
+    keys = [
+        (name, key, value) for name, section in sections.items() for key, value in section.get("properties", {}).items()
+    ]
+    assert len(keys) > 60
+    assert [
+        f"{name}.{key}" for name, key, value in keys if "description" not in value and "$ref" not in json.dumps(value)
+    ] == []
 
 
 @pytest.mark.parametrize("text", [STUDY, FREE_STUDY])
