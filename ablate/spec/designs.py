@@ -11,7 +11,7 @@ from ablate.spec.file_model import DesignModel
 from ablate.spec.findings import Findings, Loc
 from ablate.spec.models import MISSING, Design, Factor
 from ablate.spec.paths import matching, same
-from ablate.spec.wording import hint, listed
+from ablate.spec.wording import MAX_SHOWN, cut, hint, listed
 
 MAX_ARMS = 1_000_000
 """The most arms that one design may have."""
@@ -79,7 +79,7 @@ def _factors_of(
         wanted.update(found)
         if not found and not any(matching(key, [glob]) for key in known):
             place: Loc = (*loc, index) if isinstance(globs, tuple) else loc
-            message = f"{glob} matches no factor; allowed: {listed(factors)}{hint(glob, factors)}"
+            message = f"{cut(glob, MAX_SHOWN)} matches no factor; allowed: {listed(factors)}{hint(glob, factors)}"
             findings.add(place, message)
             fine = False
     return tuple(path for path in factors if path in wanted) if fine else None

@@ -26,10 +26,11 @@ from ruamel.yaml.events import (
 from ruamel.yaml.reader import ReaderError
 
 from ablate.errors import Problem, SpecError
-from ablate.spec.wording import shown
+from ablate.spec.wording import cut, printable, shown
 
 MAX_BYTES = 2**20
 MAX_DEPTH = 100
+MAX_PATH = 200
 MAX_ALIASED = 10_000
 """The most values that all aliases of a file may stand for together."""
 
@@ -43,8 +44,8 @@ class Place:
     column: int = 0
 
     def problem(self, path: str, message: str) -> Problem:
-        """A problem at this place."""
-        return Problem(self.file, self.line, self.column, path, message)
+        """A problem at this place, in one line whatever the file's names hold."""
+        return Problem(self.file, self.line, self.column, printable(cut(path, MAX_PATH)), printable(message))
 
 
 @dataclass(frozen=True)

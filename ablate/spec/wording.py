@@ -21,7 +21,21 @@ def shown(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 200:
         return "a whole number of more than 60 digits"
     text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
+    return cut(text, MAX_SHOWN)
+
+
+def cut(text: str, length: int) -> str:
+    """The text, as far as it fits."""
+    return text if len(text) <= length else f"{text[:length]}…"
+
+
+def printable(text: str) -> str:
+    """The text with what would break a line or steer a terminal written as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
+    )
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
@@ -45,9 +59,3 @@ def hint(name: str, names: Iterable[str]) -> str:
 def listed(names: Iterable[str]) -> str:
     """Names in order, for `allowed: …`."""
     return ", ".join(sorted(set(names))) or "none"
-
-
-def unknown(what: str, name: str, names: Iterable[str]) -> str:
-    """Wording for a name that is not among the known ones."""
-    known = list(names)
-    return f"{what} {shown(name)}; allowed: {listed(known)}{hint(name, known)}"

@@ -72,6 +72,7 @@ def test_a_file_that_is_not_there(folder):
             "s.yaml:2:8: study: got a list; allowed: text",
             "s.yaml:2:8: study: got the tag !!python/object/apply:os.system; tags are not allowed, values are what they look like"]),
         (("question:", "qestion:"), [f"s.yaml:3:1: qestion: unknown key; allowed: {TOP}; did you mean question?"]),
+        (("question:", '"a\\n\\e[31mb": 1\nquestion:'), [rf"s.yaml:3:1: a\n\x1b[31mb: unknown key; allowed: {TOP}"]),
         (("question:", '"\\ud800": 1\nquestion:'), [
             "s.yaml:3:1: half of a surrogate pair is no text", f"s.yaml:3:1: unknown key; allowed: {TOP}"]),
         # the workload and its baseline
