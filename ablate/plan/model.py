@@ -10,7 +10,7 @@ from ablate.spec.models import Config, StudySpec
 Role = Literal["baseline", "arm", "rescaled", "matched", "aa"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Arm:
     """A full configuration, compared with others.
 
@@ -33,7 +33,7 @@ class Arm:
     relative: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PlannedTrial:
     """One training that the plan asks for: an arm under a seed. `trial_id` depends on content alone."""
 
