@@ -6,6 +6,7 @@ order, not the order of insertion, says what runs next.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.storages import RDBStorage, get_storage
 from optuna.trial import FrozenTrial, TrialState, create_trial
+from sqlalchemy import event
+from sqlalchemy.exc import SQLAlchemyError
 
 from ablate.plan.model import Plan, PlannedTrial
 from ablate.record.history import decode_metrics, encode_metrics
@@ -24,6 +27,10 @@ from ablate.record.sqlite_files import create_sqlite_file, sqlite_url
 from ablate.spec.models import Factor
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
+logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)  # it logs what it raises as well
+
+#: What the storage raises where it cannot be read or written: a full disk, a lock that is never free, a lost server.
+STORAGE_ERRORS = (optuna.exceptions.StorageInternalError, SQLAlchemyError)
 
 FINISHED_STATES = frozenset({"COMPLETE", "PRUNED", "FAIL"})
 
@@ -105,8 +112,6 @@ def _create_tables(url: str) -> None:
 
 def _commit_without_waiting_for_the_disk(storage: RDBStorage) -> None:
     """In WAL mode a commit survives the death of the process without fsync; only a power cut can undo the last."""
-    from sqlalchemy import event
-
     def on_connect(connection: Any, _record: Any) -> None:
         connection.execute("PRAGMA synchronous=NORMAL")
 

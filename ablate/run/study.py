@@ -17,7 +17,7 @@ from ablate.errors import SpecError, StudyError
 from ablate.plan.model import Plan, PlannedTrial
 from ablate.plan.planning import make_plan
 from ablate.record.mlflow_tracking import Tracker, TrackingError
-from ablate.record.optuna_storage import Ledger, LedgerTrial
+from ablate.record.optuna_storage import STORAGE_ERRORS, Ledger, LedgerTrial
 from ablate.record.run_folder import RunFolder, write_atomically
 from ablate.run.assignment import Assignment
 from ablate.run.changes import note_changes
@@ -78,10 +78,8 @@ def execute(spec: StudySpec, options: RunOptions, progress: StudyProgress) -> Ru
             stack.enter_context(folder.locked())
             try:
                 return _Execution(plan, workload, folder, options, progress, stop).run(chosen, session, stack)
-            except OSError as error:
-                raise StudyError(
-                    f"{folder.path}: {error.strerror or error}; nothing recorded so far is lost"
-                ) from error
+            except (OSError, *STORAGE_ERRORS) as error:
+                raise StudyError(f"{folder.path}: {_first_line(error)}; nothing recorded so far is lost") from error
 
 
 def needs_cluster_to_check(spec: StudySpec) -> bool:
@@ -326,6 +324,14 @@ def prepare_configs(workload: Workload, trials: Iterable[PlannedTrial]) -> dict[
     if workload.prepared_key is None:
         return {}
     return {workload.prepared_key(trial.arm.config): trial.arm.config for trial in trials}
+
+
+def _first_line(error: BaseException) -> str:
+    """What went wrong, without the statement that a database adds to it."""
+    cause = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    return str(cause).splitlines()[0] if str(cause) else type(cause).__name__
 
 
 def _noted_code(entry: LedgerTrial) -> str:
