@@ -30,8 +30,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from ablate.record.sqlite_files import create_sqlite_file, sqlite_url
 from ablate.workloads.contract import Row
 
-for _name in ("mlflow.store.db", "mlflow.store.db.utils", "alembic"):
-    logging.getLogger(_name).setLevel(logging.WARNING)
+logging.getLogger("alembic").setLevel(logging.WARNING)
+for _name in ("mlflow.store.db", "mlflow.store.db.utils"):  # they log, with a traceback, what they raise as well
+    logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 #: How an ended or waiting trial reads in MLflow.
 STATUS = {"COMPLETE": "FINISHED", "FAIL": "FAILED", "PRUNED": "KILLED", "WAITING": "SCHEDULED", "RUNNING": "RUNNING"}

@@ -45,7 +45,7 @@ def test_a_full_disk_is_one_clear_error_and_loses_nothing(place, mounted):
     filler = point / "filler"
     filler.write_bytes(b"x" * 1_500_000)
     _, err = place.ablate("run", "study.yaml", "--runs", str(point), code=1)
-    assert "Traceback" not in err
+    assert "Traceback" not in err, err
     assert "disk is full" in err or "No space left on device" in err
     filler.unlink()
     subprocess.run(["mount", "-o", "remount,size=64m", point], check=True)
