@@ -116,10 +116,10 @@ class _WeightedNll(torch.autograd.Function):
         ctx.dtypes = [t.dtype if t is not None else None for t in _Rows(*inputs)[:3]]
 
     @staticmethod
-    def backward(ctx: Any, *from_above: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *from_above: Tensor | None) -> tuple[Tensor | None, ...]:
         slope = from_above[1]
         scaled = [
-            None if gradient is None else (slope * gradient).to(dtype)
+            None if gradient is None or slope is None else (slope * gradient).to(dtype)
             for gradient, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)
         ]
         return *scaled, None, None, None, None

@@ -54,7 +54,7 @@ def masked_token_nll_per_example(nll: Tensor, mask: Tensor, aggregation: TokenAg
     Source: docs/loss_stack.md, section 1.
     """
     check_mask(mask, nll=nll)
-    return (active_only(nll, mask).sum(-1, keepdim=True) / position_divisor(mask, aggregation)).squeeze(-1)
+    return active_only(nll, mask).sum(-1) / position_divisor(mask.sum(-1), aggregation)
 
 
 def token_weighted_masked_nll_per_example(
@@ -75,7 +75,7 @@ def token_weighted_masked_nll_per_example(
     """
     check_mask(mask, nll=nll, weights=weights)
     weighted = active_only(weights.detach(), mask) * active_only(nll, mask)
-    return (weighted.sum(-1, keepdim=True) / position_divisor(mask, aggregation)).squeeze(-1)
+    return weighted.sum(-1) / position_divisor(mask.sum(-1), aggregation)
 
 
 def mean_over_examples(values: Tensor, mask: Tensor) -> Tensor:
@@ -95,12 +95,12 @@ def mean_over_examples(values: Tensor, mask: Tensor) -> Tensor:
     return active_only(values, present.view(-1, *[1] * (values.dim() - 1))).sum(0) / count
 
 
-def position_divisor(mask: Tensor, aggregation: TokenAggregation) -> Tensor | int:
-    """What a position's loss is divided by: 1 under token_sum, n_b (at least 1) under token_mean, [B, 1]."""
+def position_divisor(count: Tensor, aggregation: TokenAggregation) -> Tensor:
+    """What a position's loss is divided by, of the shape of `count`, n_b: 1, or under token_mean n_b (at least 1)."""
     if aggregation == "token_sum":
-        return 1
+        return torch.ones_like(count)
     if aggregation == "token_mean":
-        return mask.sum(-1, keepdim=True).clamp(min=1)
+        return count.clamp(min=1)
     raise ValueError(f"token_aggregation: got {aggregation!r}; {nearest(aggregation, get_args(TokenAggregation))}")
 
 

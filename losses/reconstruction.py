@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from losses.config import Number, ReconstructionLossConfig
-from losses.nll import active_only, at_least_float32, check_mask
+from losses.nll import active_only, check_mask
 from losses.prepared_reference import PreparedReference, Weighting, batch_means, reference_diagnostics
 from losses.token_weighting import (
     SMALLEST_SURPRISAL,
@@ -90,10 +90,9 @@ def prepare_reference(surprisal: Tensor, mask: Tensor, config: ReconstructionLos
     with torch.no_grad():
         weights, statistics = reference_weights(surprisal, mask, config)
         weightings = tuple(dict.fromkeys([*(term.weighting for term in TERMS.values()), inverse_surprisal]))
-        dtype = at_least_float32(surprisal).dtype
         return PreparedReference(
-            torch.stack([weighting(weights).to(dtype) for weighting in weightings]),
-            torch.stack(statistics).to(dtype),
+            torch.stack([weighting(weights) for weighting in weightings]),
+            torch.stack(statistics).to(weights.uniform.dtype),
             weightings,
             config.token_weight_alpha,
             config.example_inverse_surprisal_epsilon,

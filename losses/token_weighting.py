@@ -1,7 +1,7 @@
 """Token and example weights from a frozen z-free reference, their correction factors and diagnostics.
 
-Everything here is detached and computed in float64, whatever the surprisal's type: an exponent of 100
-would make an error of 1e-5 out of one rounding in float32.
+Everything here is detached. Weights and factors are computed in float64, whatever the surprisal's type: an
+exponent of 100 would make an error of 1e-5 out of one rounding in float32.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ SMALLEST_WEIGHT = 2.0**-23
 #: Surprisal plus epsilon is taken to be no smaller, in nats: its reciprocal, summed, stays in float32.
 SMALLEST_SURPRISAL = 1e-20
 
+# Added above and below a ratio of nats, so that it is 1 where both are 0, and nothing else in float64.
+_NOTHING = 1e-300
+
 
 def surprisal_share_token_weights(surprisal: Tensor, mask: Tensor, alpha: Number) -> Tensor:
     """Token weights that favour what the reference finds hard: its tempered share of the surprisal.
@@ -37,7 +40,7 @@ def surprisal_share_token_weights(surprisal: Tensor, mask: Tensor, alpha: Number
     Source: docs/loss_stack.md, section 2.
     """
     _check(surprisal, mask, "token_weight_alpha", alpha)
-    weights = _mean_one(_share(_clean(surprisal, mask), alpha), mask)
+    weights, _ = _mean_one(_share(_clean(surprisal, mask), alpha), mask)
     return weights.to(at_least_float32(surprisal).dtype)
 
 
@@ -55,7 +58,7 @@ def inverse_surprisal_token_weights(surprisal: Tensor, mask: Tensor, epsilon: Nu
     Source: docs/loss_stack.md, section 2.
     """
     _check(surprisal, mask, "inverse_surprisal_token_weight_epsilon", epsilon)
-    weights = _mean_one(_reciprocal(_clean(surprisal, mask) + epsilon), mask)
+    weights, _ = _mean_one(_reciprocal(_clean(surprisal, mask) + epsilon), mask)
     return weights.to(at_least_float32(surprisal).dtype)
 
 
@@ -111,41 +114,38 @@ class ExampleStatistics(NamedTuple):
 def reference_weights(
     surprisal: Tensor, mask: Tensor, config: ReconstructionLossConfig
 ) -> tuple[ReferenceWeights, ExampleStatistics]:
-    """Everything that the frozen reference decides, example by example, in float64.
+    """Everything that the frozen reference decides, example by example.
 
     Args:
         surprisal: [n, L], nats. Read only where active, clamped to >= 0.
         mask: [n, L] bool, true where active.
         config: its alpha, epsilons and aggregation are used.
+    Returns: float32, or float64 where the surprisal is.
     Raises: ValueError if the shapes differ or the mask is not bool.
     Source: docs/loss_stack.md, sections 2 and 4.
     """
     check_mask(mask, surprisal=surprisal)
     s = _clean(surprisal, mask)
-    inverse = _reciprocal(s + config.inverse_surprisal_token_weight_epsilon)
-    both = _mean_one(torch.stack([_share(s, config.token_weight_alpha), inverse]), mask)
-    w, v = both.unbind()
-    count = mask.sum(-1, dtype=s.dtype)
-    present = count.clamp(max=1)
-    uniform = mask.to(s.dtype) / position_divisor(mask, config.token_aggregation)
-    reference_loss = (uniform * s).sum(-1)
+    share, inverse = _share(s, config.token_weight_alpha), s + config.inverse_surprisal_token_weight_epsilon
+    # Uniform, share and inverse weights go through the same steps, as one tensor [3, n, L].
+    weights, count = _mean_one(torch.stack([mask.to(s.dtype), share, _reciprocal(inverse)]), mask)
+    total, share_total, inverse_total = (weights * s).sum(-1).unbind()
+    present, divisor = count.clamp(max=1), position_divisor(count, config.token_aggregation)
+    reference_loss = total / divisor
     example = present * _reciprocal(reference_loss + config.example_inverse_surprisal_epsilon)
     example = example * example_weight_unit(config)
-    total, (w_total, v_total) = s.sum(-1), (both * s).sum(-1).unbind()
-    concentration, base_scale = _at_least_one(w_total, total), _at_least_one(total, v_total)
-    statistics = ExampleStatistics(
-        present,
-        count,
-        reference_loss,
-        example,
-        present * concentration,
-        present * base_scale,
-        *count.square() / both.square().sum(-1).clamp(min=1),
-        *amax(both),
-        *amax(mask / both.clamp(min=SMALLEST_WEIGHT)),
-    )
-    columns = (concentration.unsqueeze(-1), base_scale.unsqueeze(-1), example.unsqueeze(-1))
-    return ReferenceWeights(uniform, w * uniform, v * uniform, *columns), statistics
+    concentration, base_scale = _at_least_one(share_total, total), _at_least_one(total, inverse_total)
+
+    dtype = at_least_float32(surprisal).dtype
+    weights = weights.to(dtype)
+    _, *effective_counts = (count.square() / weights.square().sum(-1).clamp(min=1)).unbind()
+    _, *largest = amax(weights).unbind()
+    _, *smallest_reciprocal = amax(mask / weights.clamp(min=SMALLEST_WEIGHT)).unbind()
+    averages = (present, count, reference_loss, example, present * concentration, present * base_scale)
+    statistics = ExampleStatistics(*averages, *effective_counts, *largest, *smallest_reciprocal)
+    factors = torch.stack([concentration, base_scale, example]).to(dtype).unsqueeze(-1)
+    aggregated = weights / divisor.to(dtype).unsqueeze(-1)
+    return ReferenceWeights(*aggregated.unbind(), *factors.unbind()), statistics
 
 
 def example_weight_unit(config: ReconstructionLossConfig) -> Number:
@@ -169,11 +169,11 @@ def _share(s: Tensor, alpha: Number) -> Tensor:
     return torch.where(largest > 0, s / largest, 1.0) ** alpha
 
 
-def _mean_one(weights: Tensor, mask: Tensor) -> Tensor:
-    """The weights of each example, scaled to mean one over its active positions, 0 elsewhere."""
-    active = weights * mask
-    total = active.sum(-1, keepdim=True).clamp(min=torch.finfo(active.dtype).tiny)
-    return active * (mask.sum(-1, keepdim=True) / total)
+def _mean_one(weights: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """The weights of each example, scaled to mean one over its active positions, 0 elsewhere; and n_b."""
+    active, count = weights * mask, mask.sum(-1, dtype=weights.dtype)
+    total = active.sum(-1).clamp(min=torch.finfo(active.dtype).tiny)
+    return active * (count / total).unsqueeze(-1), count
 
 
 def _reciprocal(nats: Tensor) -> Tensor:
@@ -181,8 +181,8 @@ def _reciprocal(nats: Tensor) -> Tensor:
 
 
 def _at_least_one(numerator: Tensor, denominator: Tensor) -> Tensor:
-    """The ratio, which is >= 1 but for rounding; 1 where the denominator is 0."""
-    return torch.where(denominator > 0, numerator / denominator, 1.0).clamp(min=1)
+    """The ratio, which is >= 1 but for rounding; 1 where both are 0."""
+    return ((numerator + _NOTHING) / (denominator + _NOTHING)).clamp(min=1)
 
 
 def amax(values: Tensor) -> Tensor:

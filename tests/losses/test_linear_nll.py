@@ -16,9 +16,9 @@ from tests.losses.batches import CONFIG, batch, values
 WIDTH, VOCABULARY = 6, 11
 
 
-def setting(dtype=torch.float64, *, bias=True):
+def setting(dtype=torch.float64, *, bias=True, examples=5, length=7):
     """A batch with hidden states, output matrix and targets; leaves that take gradients."""
-    data = batch(dtype=dtype)
+    data = batch(examples, length, dtype=dtype)
     generator = torch.Generator().manual_seed(2)
     hidden = torch.randn(*data.mask.shape, WIDTH, generator=generator, dtype=dtype, requires_grad=True)
     weight = torch.randn(VOCABULARY, WIDTH, generator=generator, dtype=dtype, requires_grad=True)
@@ -68,11 +68,11 @@ def test_the_terms_to_log_are_the_same():
 
 
 def test_gradcheck():
-    data, targets, leaves = setting()
+    data, targets, leaves = setting(examples=3, length=3)
     weights = effective_token_weights(prepare_reference(data.surprisal, data.mask, CONFIG), CONFIG)
 
     def objective(hidden, weight, bias):
-        return linear_masked_token_nll(hidden, weight, targets, data.mask, weights, bias=bias, chunk=7).objective
+        return linear_masked_token_nll(hidden, weight, targets, data.mask, weights, bias=bias, chunk=4).objective
 
     assert torch.autograd.gradcheck(objective, leaves)
 

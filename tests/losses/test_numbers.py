@@ -24,8 +24,8 @@ def within(got: float, exact: float) -> bool:
 
 
 @pytest.mark.parametrize("mode", ["token_sum", "token_mean"])
-@pytest.mark.parametrize("length", [1, 2, 63, 8192])
-@pytest.mark.parametrize("alpha", [0.0, 0.01, 1.0, 3.0, 100.0])
+@pytest.mark.parametrize("length", [1, 63, 8192])
+@pytest.mark.parametrize("alpha", [0.0, 0.01, 1.0, 100.0])
 @pytest.mark.parametrize("kind", SURPRISALS)
 def test_float32_equals_float64(mode, length, alpha, kind):
     generator = torch.Generator().manual_seed(length)

@@ -40,7 +40,7 @@ def logits_and_targets(data, vocabulary=4, dtype=torch.float64):
 
 @MODES
 def test_gradcheck_from_the_logits(mode):
-    data = batch(examples=3, length=4)
+    data = batch(examples=3, length=3)
     logits, targets = logits_and_targets(data, vocabulary=3)
     config = replace(CONFIG, token_aggregation=mode)
 
