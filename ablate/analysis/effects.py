@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy import stats
 from scipy.special import gammaln
 
 from ablate.analysis.arms import t_half_width
-from ablate.analysis.outcomes import Outcomes, arm_roles, outcomes
+from ablate.analysis.outcomes import arm_roles, outcomes
 from ablate.analysis.verdicts import paired_differences
 
 Array = npt.NDArray[np.float64]
@@ -38,10 +37,33 @@ def effects(
     """
     outcome = outcomes(trials, metric)
     arms = [label for label, role in arm_roles(trials, baseline).items() if role != "baseline"]
-    if baseline not in outcome.value:
-        arms = []
-    rows = [_effect(outcome, arm, baseline, goal, alpha) for arm in arms]
-    return pd.DataFrame(rows, columns=["arm", "metric", *_FIELDS])
+    if not arms or baseline not in outcome.value:
+        return pd.DataFrame(columns=["arm", "metric", *_FIELDS])
+    d = paired_differences(outcome, arms, baseline)
+    known = d.notna().to_numpy()
+    b = np.where(known, outcome.value.loc[d.index, [baseline]].to_numpy(dtype=float), np.nan)
+    a = np.where(known, outcome.value.loc[d.index, arms].to_numpy(dtype=float), np.nan)
+    gap = d.to_numpy(dtype=float)
+    n = known.sum(axis=0)
+    mean, sd = _mean(gap), _sd(gap)
+    half = t_half_width(sd, n, alpha)
+    average = np.sqrt((_sd(a) ** 2 + _sd(b) ** 2) / 2.0)
+    table = {
+        "n_pairs": n,
+        "n_dropped": outcome.planned[arms].sum().to_numpy() - n,
+        "mean_arm": _mean(a),
+        "mean_baseline": _mean(b),
+        "difference": mean,
+        "sd_difference": sd,
+        "low": mean - half,
+        "high": mean + half,
+        "d_z": _ratio(mean, sd),
+        "g_av": _small_sample(n - 1) * _ratio(mean, average),
+        "improvement": _improvement(gap, goal),
+        "correlation": _correlation(a, b),
+        "pairing_gain": _ratio(2.0 * average**2, sd**2),
+    }
+    return pd.DataFrame({"arm": arms, "metric": outcome.metric, **table})
 
 
 _FIELDS = [
@@ -50,57 +72,40 @@ _FIELDS = [
 ]  # fmt: skip
 
 
-def _effect(outcome: Outcomes, arm: str, baseline: str, goal: str | None, alpha: float) -> dict[str, object]:
-    d = paired_differences(outcome, [arm], baseline)[arm].dropna()
-    a = outcome.value.loc[d.index, arm].to_numpy(dtype=float)
-    b = outcome.value.loc[d.index, baseline].to_numpy(dtype=float)
-    n = len(d)
-    mean = float(d.mean()) if n else np.nan
-    sd = _sd(d.to_numpy(dtype=float))
-    half = float(t_half_width(np.array([sd]), np.array([n]), alpha)[0])
-    average = np.sqrt((_sd(a) ** 2 + _sd(b) ** 2) / 2.0)
-    return {
-        "arm": arm,
-        "metric": outcome.metric,
-        "n_pairs": n,
-        "n_dropped": int(outcome.planned[arm].sum()) - n,
-        "mean_arm": float(a.mean()) if n else np.nan,
-        "mean_baseline": float(b.mean()) if n else np.nan,
-        "difference": mean,
-        "sd_difference": sd,
-        "low": mean - half,
-        "high": mean + half,
-        "d_z": _ratio(mean, sd),
-        "g_av": _small_sample(n - 1) * _ratio(mean, average),
-        "improvement": _improvement(a - b, goal),
-        "correlation": _correlation(a, b),
-        "pairing_gain": _ratio(2.0 * average**2, sd**2),
-    }
+def _mean(x: Array) -> Array:
+    """Mean of each column over its known values; NaN without one."""
+    n = (~np.isnan(x)).sum(axis=0)
+    return np.where(n > 0, np.nansum(x, axis=0) / np.maximum(n, 1), np.nan)
 
 
-def _sd(x: Array) -> float:
-    return float(np.std(x, ddof=1)) if len(x) >= 2 else float("nan")
+def _sd(x: Array) -> Array:
+    """Standard deviation of each column over its known values; NaN below two."""
+    n = (~np.isnan(x)).sum(axis=0)
+    square = np.nansum((x - _mean(x)) ** 2, axis=0)
+    return np.where(n >= 2, np.sqrt(square / np.maximum(n - 1, 1)), np.nan)
 
 
-def _ratio(above: float, below: float) -> float:
-    return above / below if below > 0 else float("nan")
+def _ratio(above: Array, below: Array) -> Array:
+    return np.where(below > 0, above / np.where(below > 0, below, 1.0), np.nan)
 
 
-def _small_sample(degrees: int) -> float:
+def _small_sample(degrees: npt.NDArray[np.int64]) -> Array:
     """Hedges' J(m) = Gamma(m/2) / (sqrt(m/2) Gamma((m-1)/2)); NaN for m < 2."""
-    if degrees < 2:
-        return float("nan")
-    return float(np.exp(gammaln(degrees / 2) - gammaln((degrees - 1) / 2)) / np.sqrt(degrees / 2))
+    m = np.maximum(degrees, 2).astype(float)
+    factor = np.exp(gammaln(m / 2) - gammaln((m - 1) / 2)) / np.sqrt(m / 2)
+    return np.where(degrees >= 2, factor, np.nan)
 
 
-def _improvement(d: Array, goal: str | None) -> float:
-    if goal is None or not len(d):
-        return float("nan")
-    better = d < 0 if goal == "minimize" else d > 0
-    return float(np.mean(better + 0.5 * (d == 0)))
+def _improvement(d: Array, goal: str | None) -> Array:
+    if goal is None:
+        return np.full(d.shape[1], np.nan)
+    better = np.where(np.isnan(d), np.nan, ((d < 0) if goal == "minimize" else (d > 0)) + 0.5 * (d == 0))
+    return _mean(better)
 
 
-def _correlation(a: Array, b: Array) -> float:
-    if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
-        return float("nan")
-    return float(stats.pearsonr(a, b).statistic)
+def _correlation(a: Array, b: Array) -> Array:
+    """Pearson's r of each pair of columns; NaN below three pairs or where one doesn't vary."""
+    n = (~np.isnan(a)).sum(axis=0)
+    covariance = _mean((a - _mean(a)) * (b - _mean(b))) * n / np.maximum(n - 1, 1)
+    varies = (n >= 3) & (_sd(a) > 0) & (_sd(b) > 0)
+    return np.where(varies, covariance / np.where(varies, _sd(a) * _sd(b), 1.0), np.nan)

@@ -17,7 +17,7 @@ Method = Literal["ped_anova", "fanova"]
 #: Configurations below which no importance is given: a forest or a quantile of so few says nothing.
 LEAST_CONFIGURATIONS = 10
 #: Shuffles of the null, by method: 19 are the fewest that can tell anything from noise at 5 %, and forests are slow.
-SHUFFLES: dict[str, int] = {"ped_anova": 99, "fanova": 19}
+SHUFFLES: dict[str, int] = {"ped_anova": 39, "fanova": 19}
 
 COLUMNS = ["factor", "method", "n_configurations", "importance", "null_median", "null_high", "p_adjusted", "noise"]
 

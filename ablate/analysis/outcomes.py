@@ -8,9 +8,10 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from ablate.spec.checks import FIXED, WEIGHTED_TOTALS
@@ -137,21 +138,18 @@ def outcomes(trials: pd.DataFrame, metric: str) -> Outcomes:
     complete = (trials["state"] == "COMPLETE").to_numpy()
     failed = (trials["state"] == "FAIL").to_numpy()
     diverged = (failed & (trials["reason"] == "diverged").to_numpy()) | (complete & np.isinf(value))
-    table = pd.DataFrame(
-        {
-            "arm": trials["arm"].astype(str),
-            "seed": trials["seed"].astype(int),
-            "value": np.where(complete & np.isfinite(value), value, np.nan),
-            "diverged": diverged,
-            "ended": complete | failed,
-            "planned": True,
-        }
+    column, arms = pd.factorize(trials["arm"].astype(str).to_numpy())
+    row, seeds = pd.factorize(trials["seed"].to_numpy(dtype=int), sort=True)
+
+    def spread(filled: npt.NDArray[Any], empty: float | bool) -> pd.DataFrame:
+        cells = np.full((len(seeds), len(arms)), empty)
+        cells[row, column] = filled
+        return pd.DataFrame(cells, index=pd.Index(seeds, name="seed"), columns=pd.Index(arms, name="arm"))
+
+    return Outcomes(
+        metric,
+        value=spread(np.where(complete & np.isfinite(value), value, np.nan), np.nan),
+        diverged=spread(diverged, False),
+        ended=spread(complete | failed, False),
+        planned=spread(np.ones(len(trials), dtype=bool), False),
     )
-    order = list(dict.fromkeys(table["arm"]))
-    values = table.pivot(index="seed", columns="arm", values="value")  # noqa: PD010 - one row a cell, nothing to pool
-
-    def flags(name: str) -> pd.DataFrame:
-        marked = table.loc[table[name]]
-        return pd.crosstab(marked["seed"], marked["arm"]).reindex_like(values).fillna(0).astype(bool)[order]
-
-    return Outcomes(metric, values[order], flags("diverged"), flags("ended"), flags("planned"))

@@ -36,12 +36,10 @@ def rate_distortion(
     x, y = own["rate"].to_numpy(dtype=float), own["distortion"].to_numpy(dtype=float)
     x_error, y_error = (_error(own, name) for name in ("rate", "distortion"))
     axes.errorbar(x, y, xerr=x_error, yerr=y_error, fmt="none", ecolor=PALE, lw=1, zorder=1)
-    for row in own.to_dict("records"):
-        is_base, shifted = row["arm"] == baseline, row["note"] == "rate shift"
-        axes.plot(
-            row["rate"], row["distortion"], "D" if is_base else "o", ms=7 if is_base else 6,
-            mfc="white" if shifted else (INK if is_base else BLUE), mec=VERMILION if shifted else INK, zorder=3,
-        )  # fmt: skip
+    is_base, shifted = (own["arm"] == baseline).to_numpy(), (own["note"] == "rate shift").to_numpy()
+    axes.plot(x[~is_base & ~shifted], y[~is_base & ~shifted], "o", ms=6, mfc=BLUE, mec=INK, zorder=3)
+    axes.plot(x[shifted], y[shifted], "o", ms=6, mfc="white", mec=VERMILION, mew=1.4, zorder=3)
+    axes.plot(x[is_base], y[is_base], "D", ms=7, mfc=INK, mec=INK, zorder=3)
     _lines_of_equal_sum(axes, own, baseline, noise)
     axes.set_xlabel("rate: KL per token (nats)")
     axes.set_ylabel("distortion: NLL per token (nats)")
@@ -96,11 +94,11 @@ def pareto(
         centre = float(base.iloc[0])
         axes.axvspan(centre - noise, centre + noise, fc="none", ec=SKY, hatch="////", lw=0, alpha=0.6, zorder=0)
     shade = Normalize(0, 1)
-    for row in table.to_dict("records"):
-        marker = "D" if row["arm"] == baseline else "o"
+    known = table.loc[np.isfinite(table[[x, y]].to_numpy(dtype=float)).all(axis=1)]
+    for own, marker in ((known.loc[known["arm"] != baseline], "o"), (known.loc[known["arm"] == baseline], "D")):
         axes.scatter(
-            row[x], row[y], c=[row["p_front"]], cmap="Blues", norm=shade, s=46, marker=marker,
-            edgecolors=INK, linewidths=1.6 if row["on_front"] else 0.6, zorder=2,
+            own[x], own[y], c=own["p_front"], cmap="Blues", norm=shade, s=46, marker=marker, edgecolors=INK,
+            linewidths=[1.6 if on else 0.6 for on in own["on_front"]], zorder=2,
         )  # fmt: skip
     bar = axes.figure.colorbar(ScalarMappable(shade, "Blues"), ax=axes, shrink=0.7, pad=0.02)
     bar.set_label("probability of being on the front", fontsize=8)
