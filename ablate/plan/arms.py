@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from ablate.errors import Problem, SpecError
 from ablate.plan.configurations import Configurations
-from ablate.plan.designs import DESIGNS, Row, Skipped
+from ablate.plan.designs import DESIGNS, DesignError, Moved, Note, Row, Rows
 from ablate.plan.labels import Labels
 from ablate.plan.model import Arm
 from ablate.spec.checks import RESCALE, TERM_WEIGHTS
@@ -80,21 +80,21 @@ class ArmBuilder:
         config = self.spec.baseline
         first = Arm(BASELINE, config, (BASELINE,), self.base, role="baseline", relative=relative(config))
         merged = {self._content(config): first}
-        for design in self.spec.designs:
-            self._expand(design, merged)
+        for index, design in enumerate(self.spec.designs):
+            self._expand(design, f"designs[{index}].{design.kind}", merged)
         for path in self.conditions.whens:
             if path in self.asleep - self.awake:
                 raise self._problem(path, f"factors.{path}.when", "never true in any arm, so the factor never varies")
         return _distinct(merged.values())
 
-    def _expand(self, design: Design, merged: dict[bytes, Arm]) -> None:
+    def _expand(self, design: Design, path: str, merged: dict[bytes, Arm]) -> None:
         """Add the rows of one design to the arms."""
         left_out: dict[str, list[str]] = {}
         kept = 0
         baseline = next(iter(merged))
-        for row in DESIGNS[design.kind](units(design.over, self.factors, self.spec.together)):
-            if isinstance(row, Skipped):
-                self.notes.append(f"{design.name}: {self.labels.names[row.unit[0].path]} skipped, {row.reason}")
+        for row in self._rows(design, path):
+            if isinstance(row, Note):
+                self.notes.append(f"{design.name}: {row.text}")
                 continue
             config, values = self._configure(row.values)
             reason = self.conditions.broken(config) or self.configurations.refusal(config)
@@ -109,9 +109,18 @@ class ArmBuilder:
                 merged[key] = replace(known, designs=(*known.designs, design.name))
             kept += key != baseline
         self.notes += [f"{design.name}: left out, {reason}: {'; '.join(rows)}" for reason, rows in left_out.items()]
+        if left_out and design.kind == "factorial":
+            self.notes.append(f"{design.name}: with rows left out its effects are no longer orthogonal")
         if not kept:
             reasons = "; ".join(left_out) or "every row is the baseline"
-            raise self._problem(design.name, design.name, f"yields no arm: {reasons}")
+            raise self._problem(design.name, path, f"yields no arm: {reasons}")
+
+    def _rows(self, design: Design, path: str) -> Rows:
+        moved = Moved(units(design.over, self.factors, self.spec.together), self.labels.names, design.settings)
+        try:
+            yield from DESIGNS[design.kind](moved)
+        except DesignError as error:
+            raise self._problem(design.name, path, str(error)) from None
 
     def _configure(self, values: Mapping[str, Any]) -> tuple[Config, dict[str, Any]]:
         """The configuration of a row and the value of every studied path in it.

@@ -154,10 +154,14 @@ def check_not_yet(
 ) -> None:
     """Add a problem for each design or setting that the schema knows and that does not exist yet."""
     for index, design in enumerate(designs):
-        for kind in ("factorial", "search"):
-            if design is not None and kind in design.model_fields_set:
-                message = "not there yet; allowed: leave_one_out, add_one_in, one_at_a_time, grid"
-                findings.add(("designs", index, kind), message, at_key=True)
+        if design is not None and "search" in design.model_fields_set:
+            message = (
+                f"not there yet; allowed: {', '.join(kind for kind in DesignModel.model_fields if kind != 'search')}"
+            )
+            findings.add(("designs", index, "search"), message, at_key=True)
+        if design is not None and design.leave_group_out == "auto":
+            message = "got auto, which is not there yet; allowed: a list of groups of factors"
+            findings.add(("designs", index, "leave_group_out"), message)
     if seeds is not None and set(seeds.vary) != {"training"}:
         findings.add(("seeds", "vary"), "varying more than training is not there yet; allowed: [training]")
     if early_stop is not None and early_stop.kind != "none":

@@ -96,33 +96,51 @@ def resolve_designs(
     counts: Counter[str] = Counter()
     designs: list[Design] = []
     for index, model in enumerate(models):
-        if model is None:
+        if model is None or model.leave_group_out == "auto":
             continue
         kind = next(iter(model.model_fields_set))
-        written = getattr(model, kind)
-        over = written if isinstance(written, str | tuple) else written.over
-        loc: Loc = ("designs", index, kind) if isinstance(written, str | tuple) else ("designs", index, kind, "over")
-        globs = [over] if isinstance(over, str) else over
-        paths = _factors_of(findings, globs, loc, factors, known)
+        loc: Loc = ("designs", index, kind)
+        groups, settings, loc = _ranges(getattr(model, kind), loc)
+        reached = [_factors_of(findings, group, place, factors, known) for group, place in groups]
         counts[kind] += 1
-        name = kind if counts[kind] == 1 else f"{kind}-{counts[kind]}"
-        if not paths:
+        if not all(reached):
             continue
-        settings = {} if isinstance(written, str | tuple) else written.model_dump(exclude={"over"})
-        if message := _unfit(kind, units(paths, factors, together)):
+        resolved = tuple(paths for paths in reached if paths)
+        over = tuple(path for path in factors if any(path in paths for paths in resolved))
+        if kind == "leave_group_out":
+            settings = {"groups": resolved}
+        if message := _unfit(kind, units(over, factors, together), settings):
             findings.add(loc, message)
-        designs.append(Design(kind, name, paths, settings))
+        designs.append(Design(kind, kind if counts[kind] == 1 else f"{kind}-{counts[kind]}", over, settings))
     return tuple(designs)
 
 
-def _unfit(kind: str, moved: list[Unit]) -> str | None:
-    """Why a design over these units has no arms; None where it has some."""
-    if kind in ("leave_one_out", "add_one_in", "factorial"):
+def _ranges(written: Any, loc: Loc) -> tuple[list[tuple[Sequence[str], Loc]], dict[str, Any], Loc]:
+    """What a design ranges over (groups of globs, each with its place), its settings, and where that is written."""
+    if isinstance(written, str):
+        return [([written], loc)], {}, loc
+    if isinstance(written, tuple):
+        if any(isinstance(group, tuple) for group in written):
+            return [(group, (*loc, index)) for index, group in enumerate(written)], {}, loc
+        return [(written, loc)], {}, loc
+    groups, _, place = _ranges(written.over, (*loc, "over"))
+    return groups, written.model_dump(exclude={"over"}), place
+
+
+def _unfit(kind: str, moved: list[Unit], settings: Mapping[str, Any]) -> str | None:
+    """Why a design over these units has no arms, or too many; None where it is sound."""
+    if kind in ("leave_one_out", "leave_group_out", "add_one_in", "factorial"):
         without = [factor.path for unit in moved for factor in unit if factor.ablate_to is MISSING]
         if without:
             return f"{', '.join(without)} without `ablate_to`; {kind} needs one in every factor"
         if not any(map(removable, moved)):
             return "yields no arm: the baseline has every one of these factors at `ablate_to` already"
+    if kind == "factorial":
+        moving = sum(map(removable, moved))
+        if moving < 2:
+            return "one factor; allowed: at least two that are not at `ablate_to` already"
+        if settings["resolution"] is None and settings["fraction"] != "plackett_burman" and 2**moving > MAX_ARMS:
+            return f"a full factorial of {2**moving} arms; at most {MAX_ARMS}"
     if kind in ("one_at_a_time", "grid", "search"):
         for unit in moved:
             if len({len(factor.levels) for factor in unit}) > 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from ablate.spec.models import (
     Analysis,
@@ -32,15 +32,27 @@ def _is_known(version: int) -> int:
     return version
 
 
+Groups = Annotated[
+    tuple[Annotated[tuple[str, ...], Field(strict=False, min_length=1)], ...], Field(strict=False, min_length=1)
+]
+"""Lists of factor paths or globs."""
+
+
 class Factorial(Section):
-    """Two levels of each factor: its baseline value (+) and its `ablate_to` (-)."""
+    """Two levels of each factor: its baseline value (+) and its `ablate_to` (-); all combinations, or a fraction."""
 
     over: Globs
     """The factors, each with `ablate_to`."""
     resolution: Literal["III", "IV", "V", "VI"] | None = None
     """The least resolution of a regular fraction."""
     fraction: Literal["full", "plackett_burman"] | None = None
-    """All combinations, or a Plackett-Burman design; instead of a resolution."""
+    """All combinations, or a Plackett-Burman design; instead of a resolution. `full` where neither is given."""
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Factorial:
+        if self.resolution is not None and self.fraction is not None:
+            raise ValueError(f"got resolution {self.resolution} and fraction {self.fraction}; allowed: one of the two")
+        return self
 
 
 class Search(Section):
@@ -65,6 +77,8 @@ class DesignModel(Section):
 
     leave_one_out: Globs | None = None
     """One matched factor at `ablate_to`, the rest at baseline."""
+    leave_group_out: Literal["auto"] | Groups | None = None
+    """All factors of one group at `ablate_to`, the rest at baseline."""
     add_one_in: Globs | None = None
     """All matched factors at `ablate_to` but one."""
     one_at_a_time: Globs | None = None
@@ -72,7 +86,9 @@ class DesignModel(Section):
     grid: Globs | None = None
     """Every combination of the levels of the matched factors."""
     factorial: Factorial | None = None
+    """Two levels of each factor: baseline value and `ablate_to`."""
     search: Search | None = None
+    """Arms proposed by a sampler."""
 
 
 class StudyFile(Section):

@@ -103,6 +103,9 @@ PATTERNS = {
 }
 """Patterns in words."""
 
+OTHER_MEMBERS = {"literal_error", "string_type", "none_required", "too_short"}
+"""What the scalar members of a union say of a list or mapping whose own member says more."""
+
 STRICTNESS = {"int_type", "int_from_float", "float_type"}
 
 
@@ -113,6 +116,9 @@ def add_errors(findings: Findings, error: ValidationError, prefix: Loc, annotati
         loc = _in_document(findings.root, prefix, item["loc"], missing=item["type"] == "missing")
         grouped.setdefault(loc, []).append(item)
     for loc, items in grouped.items():
+        deeper = any(other[: len(loc)] == loc and other != loc for other in grouped)
+        if deeper and all(item["type"] in OTHER_MEMBERS for item in items):
+            continue
         message, at_key = _worded(items, annotation_at(annotation, loc[len(prefix) : -1]), loc)
         findings.add(loc[:-1] if items[0]["type"] == "missing" else loc, message, at_key=at_key, path=dotted(loc))
     return list(grouped)

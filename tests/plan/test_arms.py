@@ -195,7 +195,10 @@ def test_a_constraint_without_an_answer_leaves_the_row_out(plan):
 def test_a_design_that_yields_no_arm(plan):
     with pytest.raises(SpecError) as caught:
         plan(designs("leave_one_out: '*.raw_weight'", before='constraints: ["reconstruction.raw_weight > 0"]\n'))
-    assert str(caught.value) == "s.yaml:14:20: leave_one_out: yields no arm: breaks reconstruction.raw_weight > 0"
+    assert (
+        str(caught.value)
+        == "s.yaml:14:20: designs[0].leave_one_out: yields no arm: breaks reconstruction.raw_weight > 0"
+    )
 
 
 # --- when ---------------------------------------------------------------------------------------

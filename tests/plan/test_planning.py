@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ablate.errors import SpecError
 from ablate.plan import planning
 from ablate.plan.configurations import Configurations
-from ablate.plan.designs import DESIGNS
+from ablate.plan.designs import DESIGNS, Moved, Row
 from ablate.plan.identity import IDENTITY_VERSION, trial_id
 from ablate.spec.designs import units
 from ablate.spec.dumping import dump_study
@@ -213,14 +213,26 @@ def test_more_trials_than_can_be_meant(folder):
 # --- contracts over the table of designs ----------------------------------------------------------
 
 
+TERMS = "reconstruction.*_weight"
+WRITTEN = {
+    "leave_group_out": "[['*.raw_weight', '*.token_weighted_weight'], ['*.dist*', '*.example*'], ['*.normalized*']]",
+    "factorial": f"{{over: {TERMS}, resolution: IV}}",
+}
+TWO_LEVELS = ("leave_one_out", "leave_group_out", "add_one_in", "factorial")
+
+
+def study_of(design, *edits):
+    """The example with this one design."""
+    old = "  - leave_one_out: reconstruction.*_weight\n  - one_at_a_time: [reconstruction.token_aggregation, kl.beta]\n"
+    return edited((old, f"  - {design}\n"), *edits)
+
+
 @pytest.mark.parametrize("kind", DESIGNS)
 def test_every_design(folder, kind):
-    text = edited(
-        ("  - leave_one_out: reconstruction.*_weight\n  - one_at_a_time: [reconstruction.token_aggregation, kl.beta]\n",
-         f"  - {kind}: reconstruction.*_weight\n"),
-        ("designs:", 'constraints: ["active(reconstruction.*_weight) >= 2 or reconstruction.raw_weight == 1"]\ndesigns:'),
-        ("[0.5x, 1x, 2x]", "[0, 0.5x, 2x]"),
-    )  # fmt: skip
+    constraint = 'constraints: ["active(reconstruction.*_weight) >= 2 or reconstruction.raw_weight == 1"]\ndesigns:'
+    text = study_of(
+        f"{kind}: {WRITTEN.get(kind, TERMS)}", ("designs:", constraint), ("[0.5x, 1x, 2x]", "[0, 0.5x, 2x]")
+    )
     plan = plan_of(folder, text)
     spec = plan.spec
     assert plan.arms[0].label == "baseline"
@@ -235,22 +247,32 @@ def test_every_design(folder, kind):
         assert TYPED.config_type.model_validate(arm.config)
         assert kind in arm.designs or arm.label == "baseline"
     factors = {factor.path: factor for factor in spec.factors}
-    rows = [row.values for row in DESIGNS[kind](units(spec.designs[0].over, factors, ()))]
+    moved = Moved(units(spec.designs[0].over, factors, ()), {path: path for path in factors}, spec.designs[0].settings)
+    rows = [row.values for row in DESIGNS[kind](moved) if isinstance(row, Row)]
     for path in spec.designs[0].over:
         seen = {row.get(path, factors[path].baseline) for row in rows} | {factors[path].baseline}
-        expected = {"leave_one_out": {0, 1}, "add_one_in": {0, 1}}.get(kind, {0, 0.5, 1, 2})
-        assert seen == expected
+        assert seen == ({0, 1} if kind in TWO_LEVELS else {0, 0.5, 1, 2})
 
 
 @pytest.mark.parametrize(
-    ("kind", "arms"), [("leave_one_out", 1 + 6), ("add_one_in", 1 + 6), ("one_at_a_time", 1 + 6 * 2), ("grid", 3**6)]
+    ("design", "arms"),
+    [
+        (f"leave_one_out: {TERMS}", 1 + 6),
+        (f"leave_group_out: {WRITTEN['leave_group_out']}", 1 + 3),
+        (f"add_one_in: {TERMS}", 1 + 6),
+        (f"one_at_a_time: {TERMS}", 1 + 6 * 2),
+        (f"grid: {TERMS}", 3**6),
+        (f"factorial: {{over: {TERMS}}}", 2**6 - 1),
+        (f"factorial: {{over: {TERMS}, fraction: full}}", 2**6 - 1),
+        (f"factorial: {{over: {TERMS}, resolution: III}}", 1 + 2**3),
+        (f"factorial: {{over: {TERMS}, resolution: IV}}", 1 + 2**4),
+        (f"factorial: {{over: {TERMS}, resolution: V}}", 1 + 2**5),
+        (f"factorial: {{over: {TERMS}, resolution: VI}}", 1 + 2**5),
+        (f"factorial: {{over: {TERMS}, fraction: plackett_burman}}", 1 + 8),
+    ],
 )
-def test_counts_are_as_the_formula_says(folder, kind, arms):
-    text = edited(
-        ("  - leave_one_out: reconstruction.*_weight\n  - one_at_a_time: [reconstruction.token_aggregation, kl.beta]\n",
-         f"  - {kind}: reconstruction.*_weight\n"),
-    )  # fmt: skip
-    assert len(plan_of(folder, text).arms) == arms
+def test_counts_are_as_the_formula_says(folder, design, arms):
+    assert len(plan_of(folder, study_of(design)).arms) == arms
 
 
 # --- sharing ------------------------------------------------------------------------------------
@@ -287,11 +309,7 @@ def test_shared_sections_are_written_as_they_are(changes):
 
 
 def test_many_arms_share_their_sections(folder):
-    text = edited(
-        ("  - leave_one_out: reconstruction.*_weight\n  - one_at_a_time: [reconstruction.token_aggregation, kl.beta]\n",
-         "  - grid: '*.*'\n"),
-    )  # fmt: skip
-    plan = plan_of(folder, text, seeds=1)
+    plan = plan_of(folder, study_of("grid: '*.*'"), seeds=1)
     assert len(plan.arms) == 3**6 * 2 * 4
     assert len({id(arm.config["kl"]) for arm in plan.arms}) == 4
     assert len({id(arm.config["training"]) for arm in plan.arms}) == 1

@@ -21,7 +21,9 @@ RICH = edited(
         "seeds: {count: 2, start: 1}\n"
         "controls: {aa: 1, rescaled: true, match_scale: true}\n"
         "run: {resources: {cpu: 1}}\n"
-        "designs:\n  - grid: [kl.beta, reconstruction.token_aggregation]\n  - add_one_in: reconstruction.*_weight",
+        "designs:\n  - grid: [kl.beta, reconstruction.token_aggregation]\n  - add_one_in: reconstruction.*_weight\n"
+        "  - factorial: {over: reconstruction.*_weight, resolution: III}\n"
+        "  - leave_group_out: [['*.raw_weight'], ['*.t*_weight']]",
     ),
 )
 NOISE = "\n\t :-,.[]{}#&*!|>'\"%@`ax01\0\x85é\U0001f600"
