@@ -89,6 +89,18 @@ def test_compiles_as_one_graph(mode, prepared):
     torch.testing.assert_close(eager[3], compiled[3])
 
 
+@pytest.mark.campaign
+@pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning")  # torch's own, while it compiles
+def test_compiles_to_machine_code():
+    """With torch's default backend, which takes a C++ compiler and half a minute."""
+    data = batch(dtype=torch.float32)
+    logits, targets = logits_and_targets(data, dtype=torch.float32)
+    compiled = torch.compile(objective_from_logits, fullgraph=True)
+    eager, fast = (function(logits, targets, data, CONFIG) for function in (objective_from_logits, compiled))
+    assert pytest.approx(values(eager.terms), rel=1e-5) == values(fast.terms)
+    assert pytest.approx(values(eager.diagnostics), rel=1e-5) == values(fast.diagnostics)
+
+
 def test_kl_and_auxiliary_terms_compile_as_one_graph():
     generator = torch.Generator().manual_seed(0)
     mu, logvar, z = torch.randn(3, 5, 4, generator=generator)
