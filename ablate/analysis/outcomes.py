@@ -132,8 +132,8 @@ def outcomes(trials: pd.DataFrame, metric: str) -> Outcomes:
     check_metric(trials, metric)
     twice = trials.duplicated(["arm", "seed"])
     if twice.any():
-        row = trials.loc[twice].iloc[0]
-        raise ValueError(f"{row['arm']}, seed {row['seed']}: two rows; the frame has one row a planned trial")
+        again = trials.loc[twice].iloc[0]
+        raise ValueError(f"{again['arm']}, seed {again['seed']}: two rows; the frame has one row a planned trial")
     value = pd.to_numeric(trials[f"metric.{metric}"], errors="coerce").to_numpy(dtype=float)
     complete = (trials["state"] == "COMPLETE").to_numpy()
     failed = (trials["state"] == "FAIL").to_numpy()
