@@ -48,7 +48,7 @@ def mean_token_weights(reference: PreparedReference, config: ReconstructionLossC
     reference.check_settings(config)
     mean = _ratio(reference.statistics.example_weight, reference.statistics.present)
     divisors = term_divisors(config, None, mean)
-    totals = dict(zip(reference.weightings, reference.weights.sum((1, 2), dtype=torch.float64).tolist(), strict=True))
+    totals = dict(zip(reference.weightings, reference.weights.sum(2).sum(1, dtype=torch.float64).tolist(), strict=True))
     tokens = float(reference.statistics.token_count.sum(dtype=torch.float64))
     return {
         name: totals[term.weighting] / float(divisors[term.divided_by]) / tokens if tokens else math.nan

@@ -76,7 +76,7 @@ def scale_corrected_inverse(reference: ReferenceWeights) -> Tensor:
 def prepare_reference(surprisal: Tensor, mask: Tensor, config: ReconstructionLossConfig) -> PreparedReference:
     """All that depends on the frozen reference alone: the terms' weight matrices and statistics of each example.
 
-    A table too large for some twenty copies of it is handed over in parts, and these are joined by
+    A table too large for some 25 copies of it is handed over in parts, and these are joined by
     `concatenate_references`.
 
     Args:
