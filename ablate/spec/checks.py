@@ -24,7 +24,7 @@ RESCALE = "reconstruction.rescale"
 AGGREGATION = "reconstruction.token_aggregation"
 
 #: What is ablated scales these: no comparison of them between arms means anything.
-WEIGHTED_TOTALS = re.compile(r"(train|eval|select)/(objective|total_loss|loss|beta|effective_beta)")
+WEIGHTED_TOTALS = re.compile(r"(train|eval|select)/objective")
 PRIMARY: Loc = ("metrics", "primary")
 STEP = re.compile(r"step:([0-9]{1,18})", re.ASCII)
 METRIC_NAME = re.compile(r"[\w\-. :/]+", re.ASCII)

@@ -221,6 +221,15 @@ def test_together_may_be_globs(folder):
     assert spec.together == (("reconstruction.raw_weight", "reconstruction.token_weighted_weight"),)
 
 
+def test_a_byte_order_mark_and_windows_line_ends(folder):
+    assert folder.load(b"\xef\xbb\xbf" + STUDY.replace("\n", "\r\n").encode()).baseline == folder.load(STUDY).baseline
+
+
+def test_a_loss_of_ones_own_is_a_metric_like_any_other(folder):
+    spec = folder.load(edited(("name: loss", "name: eval/loss"), text=FREE_STUDY))
+    assert spec.metrics.primary.name == "eval/loss"
+
+
 def test_sixty_factors(folder):
     names = [f"f{index}" for index in range(60)]
     text = f"""\
