@@ -15,7 +15,13 @@ from torch import Tensor
 
 from losses.config import Number, ReconstructionLossConfig
 from losses.nll import active_only, check_mask
-from losses.prepared_reference import PreparedReference, Weighting, batch_means, reference_diagnostics
+from losses.prepared_reference import (
+    PreparedReference,
+    Weighting,
+    batch_means,
+    concatenate_references,
+    reference_diagnostics,
+)
 from losses.token_weighting import (
     SMALLEST_SURPRISAL,
     ExampleStatistics,
@@ -23,6 +29,9 @@ from losses.token_weighting import (
     example_weight_unit,
     reference_weights,
 )
+
+#: Positions of a table that `prepare_reference` looks at together.
+POSITIONS_AT_ONCE = 2**20
 
 Divisor = Literal["one", "zfree_reference_scale", "example_weight_mean"]
 
@@ -76,8 +85,7 @@ def scale_corrected_inverse(reference: ReferenceWeights) -> Tensor:
 def prepare_reference(surprisal: Tensor, mask: Tensor, config: ReconstructionLossConfig) -> PreparedReference:
     """All that depends on the frozen reference alone: the terms' weight matrices and statistics of each example.
 
-    A table too large for some 25 copies of it is handed over in parts, and these are joined by
-    `concatenate_references`.
+    A large table is gone through in parts, so that besides the result (six times the table) little is held.
 
     Args:
         surprisal: [n, L], nats, from the frozen z-free reference. Read only where active, clamped to >= 0.
@@ -87,6 +95,11 @@ def prepare_reference(surprisal: Tensor, mask: Tensor, config: ReconstructionLos
     Raises: ValueError if the shapes differ or the mask is not bool.
     Source: docs/loss_stack.md, sections 2 to 4.
     """
+    check_mask(mask, surprisal=surprisal)
+    rows = max(1, POSITIONS_AT_ONCE // max(1, mask.shape[1]))
+    if len(mask) > rows:
+        parts = zip(torch.split(surprisal, rows), torch.split(mask, rows), strict=True)
+        return concatenate_references([prepare_reference(*part, config) for part in parts])
     with torch.no_grad():
         weights, statistics = reference_weights(surprisal, mask, config)
         weightings = tuple(dict.fromkeys([*(term.weighting for term in TERMS.values()), inverse_surprisal]))
@@ -153,10 +166,8 @@ def effective_token_weights(
     """
     reference.check_settings(config)
     count, statistics = batch_means(reference)
-    return (
-        _effective_token_weights(reference, config, term_divisors(config, example_weight_mean, _batch_mean(statistics)))
-        / count
-    )
+    divisors = term_divisors(config, example_weight_mean, _batch_mean(statistics))
+    return _effective_token_weights(reference, config, divisors) / count
 
 
 def term_weight_matrices(

@@ -121,10 +121,8 @@ def reference_weights(
         mask: [n, L] bool, true where active.
         config: its alpha, epsilons and aggregation are used.
     Returns: float32, or float64 where the surprisal is.
-    Raises: ValueError if the shapes differ or the mask is not bool.
     Source: docs/loss_stack.md, sections 2 and 4.
     """
-    check_mask(mask, surprisal=surprisal)
     s = _clean(surprisal, mask)
     share, inverse = _share(s, config.token_weight_alpha), s + config.inverse_surprisal_token_weight_epsilon
     # Uniform, share and inverse weights go through the same steps, as one tensor [3, n, L].

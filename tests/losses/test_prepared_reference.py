@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from losses import concatenate_references, prepare_reference, reconstruction_losses, term_weight_matrices
+from losses import (
+    concatenate_references,
+    prepare_reference,
+    reconstruction,
+    reconstruction_losses,
+    term_weight_matrices,
+)
 from losses.reconstruction import TERMS
 from tests.losses.batches import CONFIG, batch, values
 
@@ -47,6 +53,21 @@ def test_parts_join_to_the_whole_from_a_memory_mapped_table(tmp_path):
     joined = concatenate_references(parts)
     assert torch.equal(joined.weights, whole.weights)
     assert torch.equal(joined.examples, whole.examples)
+
+
+def test_a_large_table_is_gone_through_in_parts(monkeypatch):
+    data = batch(examples=11)
+    whole = prepare_reference(data.surprisal, data.mask, CONFIG)
+    looked_at = []
+    made_of = reconstruction.reference_weights
+    monkeypatch.setattr(reconstruction, "POSITIONS_AT_ONCE", 30)
+    monkeypatch.setattr(
+        reconstruction, "reference_weights", lambda s, *others: looked_at.append(len(s)) or made_of(s, *others)
+    )
+    in_parts = prepare_reference(data.surprisal, data.mask, CONFIG)
+    assert looked_at == [4, 4, 3]
+    assert torch.equal(in_parts.weights, whole.weights)
+    assert torch.equal(in_parts.examples, whole.examples)
 
 
 @pytest.mark.parametrize(
