@@ -28,7 +28,7 @@ SMALL = Data(
     motif_length=2,
     symbols=2,
     registers=2,
-    length_buckets=((1, 2), (2, 4)),
+    length_buckets=((1, 2), (2, 3)),
     noise_levels=(0.1, 0.4),
 )
 
@@ -143,4 +143,4 @@ def test_splits_part_the_sequences():
 
 def test_the_version_stands_for_the_sequences():
     digest = hashlib.sha256(generate(SMALL).tokens.astype("<i8").tobytes()).hexdigest()[:16]
-    assert (GENERATOR_VERSION, digest) == (1, "3d9fe23e1bac0321")
+    assert (GENERATOR_VERSION, digest) == (1, "51825f32c140456c")

@@ -10,7 +10,8 @@ from ablate.workloads import find_workload
 from ablate.workloads.contract import Trial, TrialDiverged, TrialStopped
 from ablate.workloads.sequence_vae.checkpoint import FILE
 from ablate.workloads.sequence_vae.train_disentangled import evaluation_steps, report_steps
-from ablate.workloads.sequence_vae.trial_setup import data_order
+from ablate.workloads.sequence_vae.train_step import Batch, batch_losses
+from ablate.workloads.sequence_vae.trial_setup import data_order, set_up, trial_settings
 from ablate.workloads.synthetic_sequences.workload import scales, train
 from tests.workloads.conftest import EVALUATION, tiny
 
@@ -175,6 +176,30 @@ def test_free_bits_and_auxiliary_terms_enter_the_objective(shared_dir):
         weighted = first(auxiliary={name: 2.0})
         expected = plain["train/objective"] + 2 * plain[f"train/{name}"]
         assert weighted["train/objective"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_objective_of_a_batch_is_the_mean_over_its_parts(shared_dir, table):
+    """Identity 7: the third term is normalised over the training split, not over the batch."""
+    state, setup = set_up(trial_settings(tiny()), table, trial(shared_dir), "cpu")
+    with torch.no_grad():  # no spread: each part has a draw of its own
+        state.model.posterior.weight[3:] = 0
+        state.model.posterior.bias[3:] = -50
+
+    def loss(rows):
+        batch = Batch(setup.train.tokens[rows].long(), setup.train.mask[rows], setup.reference[rows])
+        return batch_losses(state.model, batch, setup.objective, setup.streams, 0)[0]
+
+    rows = torch.arange(16)
+    assert loss(rows).item() == pytest.approx((loss(rows[:4]) + 3 * loss(rows[4:])).item() / 4, rel=1e-5)
+
+
+def test_clipping_is_counted_between_reports(shared_dir):
+    training = {"steps": 130, "clip_norm": 8.0}
+    _, rows = run(tiny(training=training), trial(shared_dir))
+    fractions = [metrics["train/clip_fraction"] for _, metrics in rows[1:]]
+    assert {round(6 * fraction, 9) for fraction in fractions} <= {0, 1, 2, 3, 4, 5, 6}  # 2 or 3 steps a row
+    assert 0 < sum(fractions) < len(fractions)
+    assert all(m["train/grad_norm"] <= 8 for _, m in rows[1:] if m["train/clip_fraction"] == 0)
 
 
 def test_weights_change_what_is_minimised_and_nothing_that_is_logged_before(shared_dir):

@@ -24,14 +24,15 @@ class Progress:
 
     Attributes:
         step: steps taken.
-        clipped, counted: steps since the last report whose gradient was clipped, and all of them.
         row: metrics of the last report.
+        counted, clipped: steps since that report, and those of them whose gradient was clipped. A checkpoint
+            follows a report, so it does not hold them.
     """
 
     step: int = 0
-    clipped: int = 0
-    counted: int = 0
     row: dict[str, float] = field(default_factory=dict)
+    counted: int = 0
+    clipped: int = 0
 
 
 @dataclass(frozen=True)
@@ -57,12 +58,7 @@ def save(state: State, folder: Path) -> None:
             "model": state.model.state_dict(),
             "optimiser": state.optimiser.state_dict(),
             "generators": {name: generator.get_state() for name, generator in state.generators.items()},
-            "progress": {
-                "step": progress.step,
-                "clipped": progress.clipped,
-                "counted": progress.counted,
-                "row": progress.row,
-            },
+            "progress": {"step": progress.step, "row": progress.row},
         },
         made,
     )
