@@ -64,8 +64,11 @@ def plan_text(
         scales: what the reference table says of each arm, None where it is missing.
     """
     parts: list[RenderableType] = [_heading(plan), arms_table(plan, scales)]
-    if not any(scale is not None for scale in scales):
+    first = next((scale for scale in scales if scale is not None), None)
+    if first is None:
         parts.append(Text("β_eff and shares: once the reference is trained, by `ablate run`.", style="dim"))
+    else:
+        parts.append(Text(f"shares of the mean effective token weight: {', '.join(first.shares)}", style="dim"))
     parts.append(Group(*(Text(line) for line in (_trials(plan, states), _cost(plan, states, cost), conclusion(plan)))))
     parts += [Text(f"note: {note}") for note in plan.notes]
     parts += [Text(f"warning: {warning}", style="yellow") for warning in (*plan.warnings, *small_shares(plan, scales))]

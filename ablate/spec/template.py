@@ -67,8 +67,13 @@ LOSS_STACK = {
   latent: continuous             # or discrete
   data: {examples: 1024, select_examples: 256, report_examples: 256}
   reference: {steps: 400}        # the frozen z-free model that the token weights are made from
-  reconstruction:                # weights of the six terms; the others are 1
-    raw_weight: 1.0
+  reconstruction:                # weights of the six terms, each with about a sixth of the effective token weight
+    raw_weight: 0.167
+    distribution_normalized_weight: 1.2
+    example_inverse_surprisal_weight: 0.18
+    token_weighted_weight: 0.167
+    normalized_concentration_corrected_token_weighted_weight: 2.7
+    normalized_inverse_surprisal_token_weighted_weight: 0.4
     token_aggregation: token_sum
   kl: {beta: 1.0}
   training: {steps: 200, batch_size: 64, learning_rate: 3.0e-3}

@@ -100,6 +100,7 @@ def test_text_with_scales_notes_and_markup_in_names(plan):
     assert text[1] == "[red]x"
     assert text[2].split() == ["arm", "designs", "β_eff", "shares"]
     assert text[3].split() == ["baseline", "baseline", "0.9", "97%", "3%", "0%"]
+    assert text[13] == "shares of the mean effective token weight: a, b, c"
     assert "cost: 80 trials; no trial is finished yet to tell how long one takes" in text
     assert "note: leave_one_out: raw_weight skipped, the baseline has it at `ablate_to` already" in text
     assert text[-1] == ("warning: b has 3.0 % of the baseline's effective token weight; leaving it out changes little")
