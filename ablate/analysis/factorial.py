@@ -41,16 +41,21 @@ def factorial_effects(
     differences). The estimates of the S seeds are the sample: intervals and p values as for contrasts, by sign flips
     of whole seeds, simultaneous over all terms of the table; `p_bh` (Benjamini-Hochberg) is for screening.
 
+    The baseline is in where it is a row of the design, which a full factorial always has; it stands outside a fraction.
+
     `aliases` names what the arms can't tell from a term: `=` and `= -` for exact aliases up to third order, `~` where
     they are partly confounded. Interactions are estimated where the arms determine them all beside the main effects.
     Seeds that lack too many arms to determine every term are left out.
 
     Raises: ValueError if a factor takes more than two values, or the arms don't determine the main effects.
     """
-    arms = [arm for arm in arms_of_design(trials, design) if arm in set(trials["arm"])]
+    arms = arms_of_design(trials, design)
     units = two_level_units(trials, arms, baseline)
     if not units:
         return pd.DataFrame(columns=COLUMNS)
+    if baseline not in arms and len(arms) >= 2 ** len(units) - 2:  # a full factorial, of which the baseline is a row
+        arms = [baseline, *arms]
+        units = two_level_units(trials, arms, baseline)
     values = outcomes(trials, metric).value.reindex(columns=arms)
     ever = values.notna().any().to_numpy()
     terms = _estimable(units, ever)

@@ -71,10 +71,13 @@ def check_metric(trials: pd.DataFrame, metric: str) -> None:
 def arm_roles(trials: pd.DataFrame, baseline: str = "baseline") -> dict[str, Role]:
     """The role of each arm, in the order in which the plan has them.
 
-    An arm that a search shares with another design is compared; one that a search alone has is not.
+    An arm that a search shares with another design is compared; one that a search alone has is not. A frame without
+    `designs` or `replicate` has roles by label alone.
     """
     first = trials.drop_duplicates("arm")
-    columns = zip(first["arm"].astype(str), first["designs"].astype(str), first["replicate"].astype(int), strict=True)
+    designs = first["designs"].fillna("").astype(str) if "designs" in first else [""] * len(first)
+    replicates = first["replicate"].fillna(0).astype(int) if "replicate" in first else [0] * len(first)
+    columns = zip(first["arm"].astype(str), designs, replicates, strict=True)
     return {arm: _role(arm, designs, replicate, baseline) for arm, designs, replicate in columns}
 
 
@@ -137,7 +140,8 @@ def outcomes(trials: pd.DataFrame, metric: str) -> Outcomes:
     value = pd.to_numeric(trials[f"metric.{metric}"], errors="coerce").to_numpy(dtype=float)
     complete = (trials["state"] == "COMPLETE").to_numpy()
     failed = (trials["state"] == "FAIL").to_numpy()
-    diverged = (failed & (trials["reason"] == "diverged").to_numpy()) | (complete & np.isinf(value))
+    reason = trials["reason"].to_numpy() if "reason" in trials else np.full(len(trials), "")
+    diverged = (failed & (reason == "diverged")) | (complete & np.isinf(value))
     column, arms = pd.factorize(trials["arm"].astype(str).to_numpy())
     row, seeds = pd.factorize(trials["seed"].to_numpy(dtype=int), sort=True)
 

@@ -47,7 +47,8 @@ def effect_sizes(evidence: Evidence) -> Section:
     sentences: tuple[Sentence, ...] = ()
     if math.isfinite(gain):
         sentences = (Sentence(f"Pairing by seed is worth {number(gain, 2)} times the seeds (median over arms)."),)
-    return Section("effects", title, sentences, (), (shown,))
+    every = Table("effects_all_metrics", "Paired effects on every declared metric", evidence.effects)
+    return Section("effects", title, sentences, (), (shown, every))
 
 
 def accounting(evidence: Evidence) -> Section:

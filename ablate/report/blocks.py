@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -95,6 +97,12 @@ class Section:
     remarks: tuple[str, ...] = ()
     blocks: tuple[Table | Picture | Prose, ...] = field(default=())
     absent: str = ""
+
+
+def file_stem(text: str) -> str:
+    """A name that any file system takes, at most 80 characters; a longer one ends in a hash that tells it apart."""
+    stem = re.sub(r"[^\w.=-]+", "-", text).strip(".-") or "table"
+    return stem if len(stem) <= 80 else f"{stem[:71]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def make_table(

@@ -13,7 +13,7 @@ from ablate.analysis.factorial import factorial_effects, interaction_matrix
 from ablate.analysis.importance import LEAST_CONFIGURATIONS, SHUFFLES, importance
 from ablate.analysis.shapley import shapley
 from ablate.plots import factors as plots
-from ablate.report.blocks import Cell, Picture, Section, Sentence, Table, make_table
+from ablate.report.blocks import Cell, Picture, Section, Sentence, Table, file_stem, make_table
 from ablate.report.evidence import BASELINE, Evidence
 from ablate.report.numbers import interval, number, p_value
 
@@ -61,7 +61,7 @@ def _factorial_sentence(design: str, table: pd.DataFrame) -> Sentence:
 
 def _factorial_blocks(evidence: Evidence, design: str, table: pd.DataFrame) -> list[Block]:
     shown = make_table(
-        f"factorial-{design}" if design != "factorial" else "factorial",
+        design,
         f"Effects of {design}, averaged over the other factors",
         table,
         {
@@ -142,8 +142,8 @@ def doses(evidence: Evidence) -> Section:
             table, metric=evidence.primary.name, path=name, sesoi=evidence.primary.sesoi, noise=evidence.noise[0]
         )
         alt = f"Difference of {evidence.primary.name} to the baseline over {name}, with a simultaneous band."
-        blocks.append(Picture(f"dose-{name.replace('/', '-')}", f"Dose-response of {name}", axes, alt))
-        blocks.append(Table(f"dose-{name.replace('/', '-')}", f"Dose-response of {name}", table))
+        blocks.append(Picture(file_stem(f"dose-{name}"), f"Dose-response of {name}", axes, alt))
+        blocks.append(Table(file_stem(f"dose-{name}"), f"Dose-response of {name}", table))
     if not blocks:
         return Section("doses", title, absent="no factor takes three numbers with all else at the baseline")
     text = "Bands are simultaneous over the values of one factor. Grey: too small to matter. Hatched: A/A noise floor."

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pandas as pd
 
 from ablate.plots.forest import forest
-from ablate.report.blocks import Cell, Picture, Row, Section, Sentence, Table, make_table
+from ablate.report.blocks import Cell, Picture, Row, Section, Sentence, Table, file_stem, make_table
 from ablate.report.evidence import Evidence
 from ablate.report.looks import seed_stages
 from ablate.report.numbers import interval, number, p_value
@@ -18,6 +18,8 @@ from ablate.spec.models import Metric, SecondaryMetric
 AFTER_EXTENSION = "after extension"
 OWN_OBJECTIVE = "eval/neg_elbo_per_token"
 
+#: Arms that have a sentence each; of more, those that differ most do.
+MOST_SENTENCES = 24
 #: Rows that one forest plot has room for.
 MOST_ROWS = 60
 
@@ -33,7 +35,9 @@ def verdicts(evidence: Evidence) -> Section:
         )
     if table.empty:
         return Section("verdicts", title, (Sentence("The study compares no arm with the baseline: no verdict."),))
-    sentences = [verdict_sentence(row, primary.name, primary.goal, primary.sesoi) for row in table.to_dict("records")]
+    said, left_out = evidence.pictured(MOST_SENTENCES, "comparison")
+    spoken = table.loc[table["arm"].isin(said)].to_dict("records")
+    sentences = [verdict_sentence(row, primary.name, primary.goal, primary.sesoi) for row in spoken]
     if evidence.extended:
         sentences = [replace(one, lead=f"{one.lead} ({AFTER_EXTENSION})") if one.lead else one for one in sentences]
     arms, note = evidence.pictured(MOST_ROWS, "comparison")
@@ -51,6 +55,8 @@ def verdicts(evidence: Evidence) -> Section:
     )
     shown = _contrast_table(evidence, table, "contrasts", "Each arm against the baseline on common seeds")
     closing = (Sentence(_conditional_on(evidence)), *_own_objective(evidence))
+    if left_out:
+        closing = (Sentence(f"Sentences: {left_out[0].lower()}{left_out[1:]}"), *closing)
     return Section("verdicts", title, (*_summary(table), *sentences, *closing), _remarks(evidence), (picture, shown))
 
 
@@ -226,5 +232,5 @@ def _secondary_table(evidence: Evidence, metric: Metric | SecondaryMetric) -> Ta
     if metric.sesoi is not None and metric.goal is not None:
         columns["verdict"] = lambda row: _verdict_cell(evidence, row)
     goal = metric.goal or "no better side declared"
-    name = f"secondary-{metric.name.replace('/', '-')}"
+    name = file_stem(f"secondary-{metric.name}")
     return make_table(name, f"{metric.name} ({goal})", table, columns, fold=True)

@@ -238,3 +238,9 @@ def test_pairs_over_different_reference_tables_are_refused() -> None:
 def test_an_empty_study_has_an_empty_table() -> None:
     empty = simulate_study(seeds=1).trials().iloc[:0]
     assert contrasts(empty, metric=PRIMARY, goal="minimize", sesoi=0.02).empty
+
+
+def test_a_frame_of_the_bare_columns_is_enough() -> None:
+    trials = frame({"baseline": [0.0] * 6, "-a": around(1.0, 6), "aa-1": around(0.0, 6), "search-1/0": [0.0] * 6})
+    bare = trials[["arm", "seed", "state", "metric.eval/x"]]
+    assert contrasts(bare, metric="eval/x", goal="minimize", sesoi=0.1)["arm"].tolist() == ["-a"]
