@@ -121,7 +121,7 @@ def _floor(axes: Axes, noise: float | None, *, across: bool) -> None:
     if noise is None or not np.isfinite(noise):
         return
     span = axes.axhspan if across else axes.axvspan
-    span(-noise, noise, facecolor="none", edgecolor=SKY, hatch="////", lw=0, alpha=0.6)
+    span(-noise, noise, facecolor="none", edgecolor=SKY, hatch="////", lw=0, alpha=0.35)
 
 
 def importance(table: pd.DataFrame, *, axes: Axes | None = None) -> Axes:

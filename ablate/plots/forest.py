@@ -34,7 +34,7 @@ def forest(
     if sesoi is not None:
         axes.axvspan(-sesoi, sesoi, color=PALE, alpha=0.55, lw=0, zorder=0)
     if noise is not None and np.isfinite(noise):
-        axes.axvspan(-noise, noise, facecolor="none", edgecolor=SKY, hatch="////", lw=0, alpha=0.6, zorder=0)
+        axes.axvspan(-noise, noise, facecolor="none", edgecolor=SKY, hatch="////", lw=0, alpha=0.35, zorder=0)
     axes.axvline(0, color=INK, lw=0.8, zorder=1)
     for y, (difference, low, high), name in zip(rows.y, numbers, names, strict=True):
         _row(axes, y, difference, low, high, name)

@@ -92,7 +92,7 @@ def pareto(
     base = table.loc[table["arm"] == baseline, x]
     if len(base) and noise is not None and np.isfinite(noise):
         centre = float(base.iloc[0])
-        axes.axvspan(centre - noise, centre + noise, fc="none", ec=SKY, hatch="////", lw=0, alpha=0.6, zorder=0)
+        axes.axvspan(centre - noise, centre + noise, fc="none", ec=SKY, hatch="////", lw=0, alpha=0.35, zorder=0)
     shade = Normalize(0, 1)
     known = table.loc[np.isfinite(table[[x, y]].to_numpy(dtype=float)).all(axis=1)]
     for own, marker in ((known.loc[known["arm"] != baseline], "o"), (known.loc[known["arm"] == baseline], "D")):

@@ -36,7 +36,7 @@ def paired_slopes(
             )
         if len(pairs) and noise is not None and np.isfinite(noise):
             centre = pairs[:, 0].mean()
-            panel.axhspan(centre - noise, centre + noise, fc="none", ec=SKY, hatch="////", lw=0, alpha=0.6)
+            panel.axhspan(centre - noise, centre + noise, fc="none", ec=SKY, hatch="////", lw=0, alpha=0.35)
         if len(pairs):
             panel.plot([0, 1], pairs.mean(axis=0), color=INK, lw=2.2)
         panel.set_xticks([0, 1], ["baseline", "arm"])
@@ -82,7 +82,7 @@ def difference_curves(
         if sesoi is not None:
             panel.axhspan(-sesoi, sesoi, color=PALE, alpha=0.55, lw=0)
         if noise is not None and np.isfinite(noise):
-            panel.axhspan(-noise, noise, facecolor="none", edgecolor=SKY, hatch="////", lw=0, alpha=0.6)
+            panel.axhspan(-noise, noise, facecolor="none", edgecolor=SKY, hatch="////", lw=0, alpha=0.35)
         panel.axhline(0, color=INK, lw=0.7)
         panel.plot(own["step"], own["mean"], color=BLUE, lw=1.4, marker="o" if len(own) == 1 else "", ms=3)
         panel.fill_between(own["step"], own["low"], own["high"], color=BLUE, alpha=0.2, lw=0)

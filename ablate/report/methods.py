@@ -109,7 +109,7 @@ def _provenance(evidence: Evidence) -> list[str]:
         text.append(f"Software: {', '.join(f'{name} {version}' for name, version in versions.items())}.")
     hardware = evidence.facts.get("hardware")
     if isinstance(hardware, Mapping) and hardware:
-        text.append(f"Hardware: {', '.join(str(value) for key, value in hardware.items() if key != 'host')}.")
+        text.append(f"Hardware: {', '.join(f'{key} {value}' for key, value in hardware.items() if key != 'host')}.")
     commit = evidence.facts.get("git_commit")
     if isinstance(commit, str) and commit:
         changed = " with uncommitted changes" if evidence.facts.get("git_diff_sha256") else ""

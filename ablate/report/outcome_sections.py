@@ -183,8 +183,9 @@ def diagnostics(evidence: Evidence) -> Section:
     still = [name for name in names if name not in moving and name in set(steps["metric"])]
     if still:
         sentences = (Sentence(f"Constant over training, as they depend on the reference alone: {', '.join(still)}."),)
-    if evidence.has_primary:
-        blocks.append(_against_outcome(evidence, names))
+    varying = [name for name in names if _varies(evidence, name)]
+    if evidence.has_primary and varying:
+        blocks.append(_against_outcome(evidence, varying))
     return Section("diagnostics", title, sentences, (), tuple(blocks))
 
 
@@ -197,13 +198,24 @@ def _moves(steps: pd.DataFrame) -> bool:
     return bool((within["max"] - within["min"] > 1e-6 * size).any())
 
 
+def _varies(evidence: Evidence, name: str) -> bool:
+    """Whether a metric differs between complete trials, beyond rounding."""
+    values = evidence.trials.loc[evidence.trials["state"] == "COMPLETE", f"metric.{name}"].astype(float)
+    return bool(values.max() - values.min() > 1e-6 * values.abs().max())
+
+
 def _against_outcome(evidence: Evidence, names: list[str]) -> Picture:
     complete = evidence.trials.loc[evidence.trials["state"] == "COMPLETE"]
     table = pd.DataFrame({name: complete[f"metric.{name}"].astype(float) for name in [*names, evidence.primary.name]})
     table["role"] = complete["arm"].map(evidence.roles)
     axes = diagnostic_plots.against_outcome(table, metrics=names, outcome=evidence.primary.name)
     alt = f"{len(names)} diagnostics against {evidence.primary.name}, a dot a trial."
-    return Picture("diagnostics-against-outcome", "Diagnostics against the outcome; dark: the baseline", axes[0], alt)
+    return Picture(
+        "diagnostics-against-outcome",
+        "Diagnostics that differ between trials, against the outcome; dark: the baseline",
+        axes[0],
+        alt,
+    )
 
 
 def rate_and_distortion(evidence: Evidence) -> Section:
@@ -212,17 +224,15 @@ def rate_and_distortion(evidence: Evidence) -> Section:
     table = evidence.rate_distortion
     if table.empty or not (table["n"] > 0).any():
         return Section("rate-distortion", title, absent="the workload measured no rate and distortion")
-    sentences = [
-        Sentence(
-            f"{arm}: rate and distortion moved in opposite directions; it trades KL for likelihood, which the negative "
-            "ELBO charges and likelihood alone does not.",
-            "Rate shift",
-            "undecided",
+    shifted = [str(arm) for arm in table.loc[table["arm"].isin(evidence.shifted), "arm"]]
+    if shifted:
+        text = (
+            f"{', '.join(shifted)}: rate and distortion moved in opposite directions, each by more than its interval. "
+            "Such an arm trades KL for likelihood, or back: the negative ELBO charges that, likelihood alone does not."
         )
-        for arm in table.loc[table["arm"].isin(evidence.shifted), "arm"]
-    ]
-    if not sentences:
-        sentences = [Sentence("No arm moved rate and distortion in opposite directions by more than its interval.")]
+        sentence = Sentence(text, "Rate shift", "undecided")
+    else:
+        sentence = Sentence("No arm moved rate and distortion in opposite directions by more than its intervals.")
     floor = evidence.noise[0] if evidence.primary.name == "eval/neg_elbo_per_token" else math.nan
     axes = plane.rate_distortion(table, baseline=BASELINE, noise=floor)
     note = "Grey lines: equal negative ELBO; dashed: the baseline's, with the A/A noise floor; rings: rate shift."
@@ -243,7 +253,7 @@ def rate_and_distortion(evidence: Evidence) -> Section:
         note="Nats per token; paired differences to the baseline with marginal 95 % t intervals.",
         fold=True,
     )
-    return Section("rate-distortion", title, tuple(sentences), (), (picture, shown))
+    return Section("rate-distortion", title, (sentence,), (), (picture, shown))
 
 
 def _change(row: Row, name: str) -> Cell:

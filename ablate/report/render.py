@@ -43,6 +43,8 @@ def html_page(head: Head, sections: Sequence[Section], pictures: Mapping[str, Pa
     )
     environment.filters["breakable"] = _breakable
     environment.filters["soft"] = _soft
+    environment.filters["caption"] = _caption
+    environment.filters["pixels"] = _pixels
     environment.tests["picture"] = lambda block: isinstance(block, Picture)
     environment.tests["prose"] = lambda block: isinstance(block, Prose)
     return environment.get_template("index.html.j2").render(
@@ -61,6 +63,17 @@ def _breakable(text: str) -> Markup:
 def _soft(text: str) -> Markup:
     """Text that may also break after `_` and `/`."""
     return Markup(re.sub(r"([_/])", r"\1<wbr>", str(escape(text))))  # noqa: S704 - escaped, then only <wbr> added
+
+
+def _caption(picture: Picture) -> str:
+    """Title and note, each a sentence."""
+    return " ".join(f"{text.rstrip('.')}." for text in (picture.title, picture.note) if text)
+
+
+def _pixels(picture: Picture) -> int:
+    """Width at which the text of a figure has the size of the page's: a small figure is not blown up."""
+    figure = picture.axes.get_figure(root=True)
+    return round(115 * figure.get_figwidth()) if figure is not None else 800
 
 
 def _data_uri(path: Path) -> str:
@@ -85,8 +98,7 @@ def markdown_page(head: Head, sections: Sequence[Section]) -> str:
 
 def _markdown_block(block: Table | Picture | Prose) -> list[str]:
     if isinstance(block, Picture):
-        note = [_markdown(block.note), ""] if block.note else []
-        return [f"![{_markdown(block.alt)}](figures/{block.name}.svg)", "", *note]
+        return [f"![{_markdown(block.alt)}](figures/{block.name}.svg)", "", _markdown(_caption(block)), ""]
     if isinstance(block, Prose):
         return [_markdown(block.text), ""]
     if not block.rows:
