@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,7 +49,7 @@ def save(state: State, folder: Path) -> None:
     """Write the state so that a reader finds the old file or the new one, never a part."""
     folder.mkdir(parents=True, exist_ok=True)
     progress = state.progress
-    made = folder / f".{FILE}-{os.getpid()}"
+    made = folder / f".{FILE}.part"
     torch.save(
         {
             "version": VERSION,
