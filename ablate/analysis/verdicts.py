@@ -61,7 +61,9 @@ def contrasts(
     differences = paired_differences(outcome, arms, baseline)
     found = simultaneous(differences.to_numpy(dtype=float), alpha)
     diverged = outcome.diverged[arms].sum().to_numpy()
-    readings, reasons = _verdicts(outcome, arms, baseline, differences, found, goal, sesoi, alpha)
+    every = paired_differences(outcome, arms_of(trials, "comparison", "twin", "aa", baseline=baseline), baseline)
+    largest = float(np.nanmax(np.abs(every.to_numpy(dtype=float)), initial=0.0))
+    readings, reasons = _verdicts(outcome, baseline, differences, found, goal, sesoi, alpha, largest)
     return pd.DataFrame(
         {
             "arm": arms,
@@ -97,27 +99,24 @@ def read_interval(low: float, high: float, sesoi: float, goal: str) -> Reading:
     return "equivalent" if -sesoi <= low and high <= sesoi else "undecided"
 
 
-def impute_diverged(
-    outcome: Outcomes, arms: list[str], differences: pd.DataFrame, goal: str, *, against: bool
-) -> pd.DataFrame:
-    """Differences with each diverged trial's set to the study's largest |difference|, against the arm or for it."""
-    size = np.nanmax(np.abs(differences.to_numpy(dtype=float)), initial=0.0)
-    bad = 1.0 if goal == "minimize" else -1.0
-    diverged = outcome.diverged.loc[differences.index, arms]
-    return differences.mask(diverged & differences.isna(), bad * size if against else -bad * size)
+def impute_diverged(outcome: Outcomes, differences: pd.DataFrame, value: float) -> pd.DataFrame:
+    """Differences with those of diverged trials set to a value."""
+    diverged = outcome.diverged.loc[differences.index, differences.columns]
+    return differences.mask(diverged & differences.isna(), value)
 
 
 def _verdicts(
     outcome: Outcomes,
-    arms: list[str],
     baseline: str,
     differences: pd.DataFrame,
     found: Simultaneous,
     goal: str | None,
     sesoi: float | None,
     alpha: float,
+    largest: float,
 ) -> tuple[list[str | None], list[str]]:
-    """The verdict (None without sesoi or goal) and the reason of each arm."""
+    """The verdict (None without sesoi or goal) and the reason of each arm; `largest`: the study's |difference|."""
+    arms = [str(arm) for arm in differences.columns]
     diverged = outcome.diverged[arms].sum().to_numpy()
     ended = outcome.ended[arms].sum().to_numpy()
     counts = [f"diverged {k}/{n}" if k else "" for k, n in zip(diverged, ended, strict=True)]
@@ -129,10 +128,13 @@ def _verdicts(
     short = found.n_pairs < MINIMUM_PAIRS
     if goal is None or sesoi is None:
         return [None] * len(arms), [few[j] if short[j] else "" for j in range(len(arms))]
-    against, in_favour = (
-        simultaneous(impute_diverged(outcome, arms, differences, goal, against=side).to_numpy(dtype=float), alpha)
-        for side in (True, False)
-    )
+    bad = largest if goal == "minimize" else -largest
+    against, in_favour = found, found
+    if diverged.any():
+        against, in_favour = (
+            simultaneous(impute_diverged(outcome, differences, value).to_numpy(dtype=float), alpha)
+            for value in (bad, -bad)
+        )
     baseline_diverged = int(outcome.diverged[baseline].sum())
     verdicts: list[str | None] = []
     reasons: list[str] = []

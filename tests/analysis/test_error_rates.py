@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ablate.analysis.arms import t_half_width
-from ablate.analysis.beside import tost
+from ablate.analysis.beside import one_sample_t, tost
 from ablate.analysis.signflip import simultaneous
 from ablate.analysis.verdicts import read_interval
 
@@ -70,6 +70,13 @@ def test_verdicts_are_seldom_wrong() -> None:
         readings = [read_interval(low, high, 1.0, "minimize") for low, high in zip(found.low, found.high, strict=True)]
         wrong += "equivalent" in readings[:3] or "worse" in readings[3:] or "better" in readings
     assert wrong / 1000 <= 0.06
+
+
+def test_a_reference_that_moves_every_seed_alike_is_not_in_the_interval() -> None:
+    """The report's own figure: a shared shift of half the paired SD, eight seeds, no true difference: .22 reject."""
+    rng = np.random.default_rng(0)
+    d = rng.normal(size=(8, 40000)) + 0.5 * rng.normal(size=40000)
+    assert (one_sample_t(d)[1] <= 0.05).mean() == pytest.approx(0.22, abs=0.01)
 
 
 def test_beyond_sixteen_seeds_flips_are_drawn_and_agree_with_the_t_test() -> None:
