@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -244,3 +245,17 @@ def test_a_frame_of_the_bare_columns_is_enough() -> None:
     trials = frame({"baseline": [0.0] * 6, "-a": around(1.0, 6), "aa-1": around(0.0, 6), "search-1/0": [0.0] * 6})
     bare = trials[["arm", "seed", "state", "metric.eval/x"]]
     assert contrasts(bare, metric="eval/x", goal="minimize", sesoi=0.1)["arm"].tolist() == ["-a"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_an_exported_frame_gives_the_same_table(kind: str, tmp_path: Path) -> None:
+    trials = simulate_study(failures={("-raw_weight", 1): "diverged", ("aa-1", 2): "WAITING"}).trials()
+    path = tmp_path / f"trials.{kind}"
+    if kind == "csv":
+        trials.to_csv(path, index=False)
+        read = pd.read_csv(path)
+    else:
+        trials.to_parquet(path)
+        read = pd.read_parquet(path)
+    tables = [contrasts(frame, metric=PRIMARY, goal="minimize", sesoi=0.02) for frame in (trials, read)]
+    pd.testing.assert_frame_equal(*tables, check_exact=False)
