@@ -113,15 +113,12 @@ class _WeightedNll(torch.autograd.Function):
         ctx.mark_non_differentiable(nll, *(gradient for gradient in gradients if gradient is not None))
         ctx.set_materialize_grads(False)  # no zeros in place of slopes that nobody has
         ctx.save_for_backward(*gradients)
-        ctx.dtypes = [t.dtype if t is not None else None for t in _Rows(*inputs)[:3]]
+        del inputs
 
     @staticmethod
     def backward(ctx: Any, *from_above: Tensor | None) -> tuple[Tensor | None, ...]:
         slope = from_above[1]
-        scaled = [
-            None if gradient is None or slope is None else (slope * gradient).to(dtype)
-            for gradient, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)
-        ]
+        scaled = [None if gradient is None or slope is None else slope * gradient for gradient in ctx.saved_tensors]
         return *scaled, None, None, None, None
 
 

@@ -47,6 +47,7 @@ def test_it_equals_the_plain_way(bias, chunk, dtype):
     hidden, weight, offset = leaves
     weights = losses.effective_token_weights
     linear = linear_masked_token_nll(hidden, weight, targets, data.mask, weights, bias=offset, chunk=chunk)
+    assert not linear.nll.requires_grad
     torch.testing.assert_close(linear.nll, nll.detach())
     torch.testing.assert_close(linear.objective, losses.objective)
     for got, exact in zip(
