@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -89,12 +90,16 @@ def test_the_verdict_comes_first_in_plain_words(built: Path) -> None:
     )
 
 
+def unfinished(**spec: Any) -> FakeStudy:
+    """A study of which nothing has run: its report is short, and quickly made."""
+    return simulate_study(seeds=2, effects=FEW, failures=every("WAITING", 2), diagnostics=0, steps=1, **spec)
+
+
 def test_a_second_report_replaces_the_first(tmp_path: Path) -> None:
-    study = simulate_study(seeds=2, effects=FEW, diagnostics=0, steps=1)
-    build_report(study, tmp_path)
+    build_report(unfinished(), tmp_path)
     (tmp_path / "tables" / "old.csv").write_text("")
     (tmp_path / "mine.txt").write_text("")
-    build_report(study, tmp_path)
+    build_report(unfinished(), tmp_path)
     assert not (tmp_path / "tables" / "old.csv").exists()
     assert (tmp_path / "mine.txt").exists()
 
@@ -103,10 +108,8 @@ def test_a_second_report_replaces_the_first(tmp_path: Path) -> None:
     ("formats", "files"), [(("markdown",), {"report.md"}), (("html",), {"index.html"}), (("latex",), set())]
 )
 def test_formats_are_honoured(tmp_path: Path, formats: tuple[str, ...], files: set[str]) -> None:
-    study = simulate_study(
-        seeds=2, effects=FEW, diagnostics=0, steps=1, report=ReportSettings.model_validate({"formats": formats})
-    )
-    build_report(study, tmp_path)
+    build_report(unfinished(), tmp_path)
+    build_report(unfinished(report=ReportSettings.model_validate({"formats": formats})), tmp_path)
     assert {path.name for path in tmp_path.iterdir() if path.is_file()} == files
     assert bool(list(tmp_path.glob("tables/*.tex"))) == ("latex" in formats)
 
