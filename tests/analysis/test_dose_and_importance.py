@@ -48,7 +48,7 @@ def proposals(count: int, rng: np.random.Generator) -> dict[str, dict[str, objec
     return arms
 
 
-@pytest.mark.parametrize(("method", "studies"), [("ped_anova", 10), ("fanova", 2)])
+@pytest.mark.parametrize(("method", "studies"), [("ped_anova", 10), ("fanova", 3)])
 def test_pure_noise_is_called_noise(method: str, studies: int) -> None:
     called, factors = 0, 0
     for study in range(studies):
