@@ -70,8 +70,6 @@ def _load(file: Path, overrides: list[str] | None, seeds: int | None) -> tuple[S
     with import_path(file.parent):
         spec = load_study(file, overrides=overrides or [], seeds=seeds, workload_lookup=find_workload)
         workload = find_workload(spec.workload)
-    for warning in spec.warnings:
-        _say(f"warning: {warning}")
     return spec, workload
 
 
@@ -155,10 +153,12 @@ def _recorded(planned: Plan, runs: Path) -> tuple[dict[str, str], float | None]:
     return states, float(durations.mean()) if len(durations) else None
 
 
-def _scales(planned: Plan, workload: Workload, runs: Path) -> list[Any]:
-    """What the reference table says of each arm, where there is one."""
+def _scales(planned: Plan, workload: Workload, runs: Path) -> list[Any] | None:
+    """What the reference table says of each arm, where there is one; None for a workload that makes none."""
+    if workload.scales is None:
+        return None
     shared = runs / planned.spec.study / "reference"
-    if workload.scales is None or not shared.is_dir():
+    if not shared.is_dir():
         return [None] * len(planned.arms)
     from ablate.workloads import load_object
 
@@ -209,6 +209,8 @@ def run(
     if keep_old and rerun:
         raise SpecError("--keep-old and --rerun exclude each other")
     spec, _ = _load(file, overrides, seeds)
+    for warning in spec.warnings:
+        _say(f"warning: {warning}")
     from ablate.run.progress import ConsoleProgress
     from ablate.run.study import RunOptions, execute
 

@@ -54,20 +54,23 @@ def plan_json(plan: Plan, states: Mapping[str, str]) -> dict[str, Any]:
 
 
 def plan_text(
-    plan: Plan, states: Mapping[str, str], cost: float | None, scales: Sequence[Scale | None]
+    plan: Plan, states: Mapping[str, str], cost: float | None, scales: Sequence[Scale | None] | None
 ) -> list[RenderableType]:
     """A plan for a terminal.
 
     Args:
         states: state of the trials on record, by trial_id.
         cost: mean seconds of a finished trial, None where there is none.
-        scales: what the reference table says of each arm, None where it is missing.
+        scales: what the reference table says of each arm, None where it is missing; None for a workload that
+            has no such table.
     """
+    weighted = scales is not None
+    scales = scales if scales is not None else [None] * len(plan.arms)
     parts: list[RenderableType] = [_heading(plan), arms_table(plan, scales)]
     first = next((scale for scale in scales if scale is not None), None)
-    if first is None:
+    if weighted and first is None:
         parts.append(Text("β_eff and shares: once the reference is trained, by `ablate run`.", style="dim"))
-    else:
+    elif first is not None:
         parts.append(Text(f"shares of the mean effective token weight: {', '.join(first.shares)}", style="dim"))
     parts.append(Group(*(Text(line) for line in (_trials(plan, states), _cost(plan, states, cost), conclusion(plan)))))
     parts += [Text(f"note: {note}") for note in plan.notes]

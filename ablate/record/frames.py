@@ -159,9 +159,10 @@ def find_run_folder(name: str | Path, runs: Path) -> RunFolder:
 
 def _study_named_in(path: Path) -> str:
     from ablate.spec.loading import load_study
-    from ablate.workloads import find_workload
+    from ablate.workloads import find_workload, import_path
 
-    return load_study(path, workload_lookup=find_workload).study
+    with import_path(path.parent):
+        return load_study(path, workload_lookup=find_workload).study
 
 
 def open_study(path_or_name: str | Path, runs: str | Path = "runs") -> Study:

@@ -112,6 +112,7 @@ def _create_tables(url: str) -> None:
 
 def _commit_without_waiting_for_the_disk(storage: RDBStorage) -> None:
     """In WAL mode a commit survives the death of the process without fsync; only a power cut can undo the last."""
+
     def on_connect(connection: Any, _record: Any) -> None:
         connection.execute("PRAGMA synchronous=NORMAL")
 

@@ -12,6 +12,7 @@ import io
 import logging
 import os
 import shutil
+import socket
 import uuid
 import warnings
 from collections.abc import Iterator, Mapping
@@ -71,7 +72,7 @@ class Driver(Protocol):
 def ray_session(run: Run) -> Iterator[Session]:
     """A Ray cluster for one study: one of this machine's own, or the one at `run.address`.
 
-    Raises: SpecError where no worker as asked for can ever be placed.
+    Raises: SpecError where there is no such cluster, or no worker as asked for can ever be placed.
     """
     logging.getLogger("ray").setLevel(logging.ERROR)
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # a trial's failure is told by the study, once
@@ -81,12 +82,33 @@ def ray_session(run: Run) -> Iterator[Session]:
         arguments: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         if local:
             arguments |= {"include_dashboard": False, "object_store_memory": 256 * 2**20}
-        ray.init(address="local" if local else run.address, **arguments)
+        try:
+            if run.address is not None:
+                _knock(run.address)
+            ray.init(address="local" if local else run.address, **arguments)
+        except ConnectionError:
+            raise SpecError(
+                f"run.address: got {run.address!r}; no Ray cluster answers there; see that it runs, and that "
+                "RAY_AUTH_MODE and the authentication token are the same here as there"
+            ) from None
     try:
         _require_resources(run, ray.cluster_resources())
         yield Session(run)
     finally:
         ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """See whether anything listens at `host:port`; Ray itself would wait for minutes.
+
+    Raises: ConnectionError.
+    """
+    host, _, port = address.rpartition(":")
+    if host and port.isdigit() and "/" not in host:
+        try:
+            socket.create_connection((host, int(port)), timeout=10).close()
+        except OSError as error:
+            raise ConnectionError(str(error)) from error
 
 
 def _resources(run: Run) -> dict[str, float]:

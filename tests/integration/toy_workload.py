@@ -14,6 +14,7 @@ def train(config, trial):
     state = trial.checkpoint_dir / "step.txt"
     start = int(state.read_text()) if state.exists() else 0
     print(f"starting after step {start}")
+    print(f"device {trial.device}")
     rng = trial.rng("noise")
     values = [config["x"] + rng.normal() for _ in range(config["steps"])]
     for step in range(start + 1, config["steps"] + 1):

@@ -1,0 +1,173 @@
+"""The queue against a recorder that only remembers, for the laws of retrying and stopping."""
+
+import pytest
+
+from ablate.plan.model import Arm, PlannedTrial
+from ablate.record.optuna_storage import LedgerTrial, Outcome
+from ablate.run.assignment import Message
+from ablate.run.stopping import StopRequest
+from ablate.run.trial_queue import TrialQueue
+from ablate.spec.models import Run
+from ablate.workloads.contract import Row
+
+
+class Remembering:
+    """A recorder without stores."""
+
+    def __init__(self, endings=()):
+        self.running = ()
+        self.released, self.failed, self.deaths = [], [], {}
+        self.printed = ""
+        self._endings = dict(endings)
+
+    def begin(self, trial, entry, notes):
+        self.running += (trial.trial_id,)
+        return True
+
+    def last_row(self, trial_id):
+        return Row(0, 0.0, {})
+
+    def receive(self, message):
+        self._leave(message.trial_id)
+        return self._endings.get(message.trial_id, Outcome("COMPLETE", value=1.0))
+
+    def fail(self, trial_id, reason, error):
+        self._leave(trial_id)
+        self.failed.append((trial_id, reason, error))
+        return Outcome("FAIL", reason, error=error)
+
+    def release(self, trial_id):
+        self._leave(trial_id)
+        self.released.append(trial_id)
+
+    def died(self, trial_id, why):
+        self.deaths[trial_id] = self.deaths.get(trial_id, 0) + 1
+        return self.deaths[trial_id]
+
+    def recover_output(self, trial_id):
+        return self.printed
+
+    def elapsed_s(self, trial_id):
+        return 100.0
+
+    def _leave(self, trial_id):
+        self.running = tuple(name for name in self.running if name != trial_id)
+
+
+class Silent:
+    def __getattr__(self, name):
+        return lambda *arguments: None
+
+
+def trial(name):
+    return PlannedTrial(name, Arm(name, {}, ("grid",), {}), 0)
+
+
+@pytest.fixture
+def make():
+    def queue(names, run=None, recorder=None):
+        entries = {name: LedgerTrial(1, 0, name, 1, "WAITING", {}, None, None) for name in names}
+        stop = StopRequest()
+        made = TrialQueue(
+            [trial(name) for name in names],
+            entries=lambda: entries,
+            recorder=recorder or Remembering(),
+            assignment=lambda planned, attempt, row: planned.trial_id,
+            notes=lambda planned: {},
+            run=run or Run(),
+            progress=Silent(),
+            stop=stop,
+        )
+        return made, stop
+
+    return queue
+
+
+def test_trials_start_in_the_order_of_the_plan(make):
+    queue, _ = make("abc")
+    assert [queue.next_assignment() for _ in range(4)] == ["a", "b", "c", None]
+    assert not queue.exhausted()
+    for name in "abc":
+        queue.receive(Message(name, 1))
+    assert queue.exhausted()
+
+
+@pytest.mark.parametrize("retries", [0, 1, 3])
+def test_a_dying_trial_goes_first_again_until_its_retries_are_used_up(make, retries):
+    recorder = Remembering()
+    queue, _ = make("ab", Run(retries=retries), recorder)
+    for _ in range(retries + 1):
+        assert queue.next_assignment() == "a"
+        queue.died("a", "killed")
+    assert recorder.failed == [("a", "died", f"its process died {retries + 1} times; last: killed")]
+    assert queue.next_assignment() == "b"
+
+
+def test_a_trial_whose_time_was_up_is_not_tried_again(make):
+    recorder = Remembering()
+    recorder.printed = "some output\nTimeout (0:00:05)!\nThread 0x1:\n"
+    queue, _ = make("a", Run(timeout_s=5.0), recorder)
+    queue.next_assignment()
+    queue.died("a", "exit code 1")
+    assert recorder.failed == [("a", "timeout", "not finished after 5 s")]
+
+
+def test_a_death_under_a_time_limit_is_a_death(make):
+    recorder = Remembering()
+    queue, _ = make("a", Run(timeout_s=5.0), recorder)
+    queue.next_assignment()
+    queue.died("a", "killed")
+    assert (recorder.failed, recorder.released) == ([], ["a"])
+
+
+def test_where_a_workers_words_are_lost_the_clock_decides(make):
+    recorder = Remembering()
+    recorder.printed = None
+    queue, _ = make("a", Run(timeout_s=99.0), recorder)
+    queue.next_assignment()
+    queue.died("a", "node lost")
+    assert [reason for _, reason, _ in recorder.failed] == ["timeout"]
+
+
+def test_a_stop_starts_nothing_and_puts_running_trials_back(make):
+    recorder = Remembering()
+    queue, stop = make("abc", recorder=recorder)
+    queue.next_assignment()
+    queue.next_assignment()
+    stop.ask("interrupted")
+    assert queue.next_assignment() is None
+    queue.left("a")
+    queue.died("b", "killed")
+    assert (recorder.released, recorder.failed, recorder.deaths) == (["a", "b"], [], {})
+
+
+@pytest.mark.parametrize(
+    ("failures", "rate", "stops"), [(2, 0.0, False), (3, 0.25, True), (3, 0.3, False), (4, 0.3, True)]
+)
+def test_failures_beyond_the_rate_stop_the_study(make, failures, rate, stops):
+    names = [f"{i}" for i in range(10)]
+    endings = [(name, Outcome("FAIL", "exception")) for name in names[:failures]]
+    queue, stop = make(names, Run(max_failure_rate=rate), Remembering(endings))
+    for name in names[:failures]:
+        queue.next_assignment()
+        queue.receive(Message(name, 1))
+    assert bool(stop.reason) is stops
+
+
+def test_diverged_trials_are_results_and_stop_nothing(make):
+    names = [f"{i}" for i in range(10)]
+    queue, stop = make(names, recorder=Remembering([(name, Outcome("FAIL", "diverged")) for name in names]))
+    for name in names:
+        queue.next_assignment()
+        queue.receive(Message(name, 1))
+    assert stop.reason == ""
+
+
+def test_a_round_that_ray_gave_up_counts_a_death_for_what_was_running(make):
+    recorder = Remembering()
+    queue, _ = make("abc", recorder=recorder)
+    queue.next_assignment()
+    queue.next_assignment()
+    queue.round_ended(RuntimeError("node died\nmore"))
+    assert recorder.deaths == {"a": 1, "b": 1}
+    assert {queue.next_assignment(), queue.next_assignment()} == {"a", "b"}
