@@ -128,6 +128,12 @@ class Evidence:
         return short_names(paths, paths)
 
     @cached_property
+    def together(self) -> dict[str, str]:
+        """What moves with a term, by the term's name in labels: a zip goes by its first path."""
+        known = [group for group in self.spec.together if all(path in self.names for path in group)]
+        return {self.names[group[0]]: " and ".join(self.names[path] for path in group[1:]) for group in known}
+
+    @cached_property
     def states(self) -> pd.DataFrame:
         """How each arm's trials ended."""
         return arm_states(self.trials, BASELINE)

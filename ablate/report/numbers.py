@@ -13,7 +13,7 @@ def number(value: float, digits: int = 4) -> str:
         return MISSING
     if math.isinf(value):
         return "∞" if value > 0 else f"{MINUS}∞"
-    if value and not 1e-3 <= abs(value) < 1e6:
+    if value and not 1e-4 <= abs(value) < 1e6:
         return f"{value:.{digits - 1}e}".replace("-", MINUS)
     return fixed(value, max(0, digits - 1 - _magnitude(value)))
 

@@ -46,7 +46,7 @@ def arms(evidence: Evidence) -> Section:
         "common seeds, likewise. These intervals are one at a time; the verdicts use simultaneous ones."
     )
     source = states.merge(_wide(evidence), on="arm", how="left")
-    table = make_table("arms", "Arms", states, columns, note=note, source=source)
+    table = make_table("arms", "Mean of each declared metric, by arm", states, columns, note=note, source=source)
     return Section("arms", "Arms", (), (), (table,))
 
 

@@ -19,7 +19,7 @@ _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "−": "$-$", "±": r"$\pm$", "∞": r"$\infty$",
     "Δ": r"$\Delta$", "×": r"$\times$", "β": r"$\beta$", "|": r"\textbar{}", "…": r"\ldots{}", "–": "--",
-    "<": "$<$", ">": "$>$",
+    "<": "$<$", ">": "$>$", "τ": r"$\tau$", "²": "$^2$", "μ": r"$\mu$", "λ": r"$\lambda$",
 }  # fmt: skip
 
 
@@ -135,7 +135,9 @@ def latex_table(table: Table) -> str:
     lines = [f"% {' '.join(table.title.split())}; needs \\usepackage{{booktabs}}"]
     lines.append(rf"\begin{{tabular}}{{l{'r' * (len(table.head) - 1)}}}")
     lines += [r"\toprule", " & ".join(_latex(name) for name in table.head) + r" \\", r"\midrule"]
-    lines += [" & ".join(_latex_cell(cell) for cell in row) + r" \\" for row in table.rows]
+    rows = [" & ".join(_latex_cell(cell) for cell in row) for row in table.rows]
+    # A row that begins with a bracket would be read as an argument of the line end before it.
+    lines += [("{}" if row.startswith("[") else "") + row + r" \\" for row in rows]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 

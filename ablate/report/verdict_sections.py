@@ -37,7 +37,7 @@ def verdicts(evidence: Evidence) -> Section:
         return Section("verdicts", title, (Sentence("The study compares no arm with the baseline: no verdict."),))
     said, left_out = evidence.pictured(MOST_SENTENCES, "comparison")
     spoken = table.loc[table["arm"].isin(said)].to_dict("records")
-    sentences = [verdict_sentence(row, primary.name, primary.goal, primary.sesoi) for row in spoken]
+    sentences = [verdict_sentence(row, primary.name, primary.goal, primary.sesoi, evidence.together) for row in spoken]
     if evidence.extended:
         sentences = [replace(one, lead=f"{one.lead} ({AFTER_EXTENSION})") if one.lead else one for one in sentences]
     arms, note = evidence.pictured(MOST_ROWS, "comparison")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
@@ -22,14 +22,21 @@ MEANING = {
 }
 
 
-def verdict_sentence(row: Row, metric: str, goal: str, sesoi: float | None) -> Sentence:
-    """One plain sentence for one contrast (a named row of `contrasts`)."""
+def verdict_sentence(
+    row: Row, metric: str, goal: str, sesoi: float | None, together: Mapping[str, str] | None = None
+) -> Sentence:
+    """One plain sentence for one contrast (a row of `contrasts`).
+
+    Args:
+        together: what moves with a term, by the term's name in labels.
+    """
+    about = subject(row["arm"], together or {})
     if math.isnan(row["difference"]):
-        text = f"{subject(row['arm'])} shares no finished seed with the baseline ({row['reason']})."
-        return Sentence(text, "Undecided", "undecided")
+        text = f"{about} shares no finished seed with the baseline ({row['reason']})."
+        return Sentence(text, "Undecided", "undecided") if sesoi is not None else Sentence(text)
     moved = _moved(row["difference"], metric, goal)
     seeds = f"{row['n_pairs']} {'seed' if row['n_pairs'] == 1 else 'seeds'}"
-    found = f"{subject(row['arm'])} {moved}, {interval(row['low'], row['high'])} over {seeds}"
+    found = f"{about} {moved}, {interval(row['low'], row['high'])} over {seeds}"
     if sesoi is None:
         return Sentence(f"{found}; no smallest effect of interest was declared, so there is no verdict.")
     return Sentence(f"{found}; {_because(row, sesoi)}.", MEANING[row["verdict"]], row["verdict"])
@@ -42,11 +49,12 @@ def summary_sentence(verdicts: Iterable[str]) -> str:
     return f"{sum(counts.values())} arms: {', '.join(named)}." if named else "No arm has a verdict."
 
 
-def subject(arm: str) -> str:
+def subject(arm: str, together: Mapping[str, str]) -> str:
     """An arm as the subject of a sentence."""
     removed = [part[1:] for part in arm.split(", ") if part.startswith("-")]
     if removed and len(removed) == len(arm.split(", ")):
-        return f"removing {' and '.join(removed)}"
+        named = [f"{name} (with {together[name]})" if name in together else name for name in removed]
+        return f"removing {' and '.join(named)}"
     return arm
 
 

@@ -148,6 +148,18 @@ def test_sentences(row: dict[str, object], sentence: str) -> None:
     assert str(verdict_sentence(row, "m", "minimize", 0.02)) == sentence
 
 
+def test_terms_that_move_together_are_named_together() -> None:
+    group = ("reconstruction.raw_weight", "reconstruction.distribution_normalized_weight")
+    study = simulate_study(
+        seeds=6, effects={"baseline": 0.0, "-raw_weight": 0.1}, diagnostics=0, steps=1, together=(group,)
+    )
+    evidence = Evidence(study.spec, study.trials(), study.curves(), None, {}, Path(), "now")
+    sentences = [str(sentence) for sentence in SECTIONS["verdicts"](evidence).sentences]
+    assert any(
+        s.startswith("Needed: removing raw_weight (with distribution_normalized_weight) raises") for s in sentences
+    )
+
+
 def test_file_names_are_safe_and_short() -> None:
     assert file_stem("secondary-eval/mig") == "secondary-eval-mig"
     assert file_stem("../../etc/passwd") == "etc-passwd"
