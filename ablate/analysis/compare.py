@@ -38,7 +38,8 @@ def compare(
     """Paired differences of the arms that studies have in common, by label.
 
     With y_s the difference of study s and v_s its squared standard error:
-    `difference` pools with weights 1/v_s: the mean effect in these studies. `random_difference` adds the variance
+    `difference` pools with weights 1/v_s: the mean effect in these studies; its interval takes t with sum(n_s - 1)
+    degrees of freedom, since each v_s is an estimate from few seeds. `random_difference` adds the variance
     between studies tau^2 (Paule and Mandel) to each v_s; its interval is Hartung and Knapp's, never narrower than
     the plain one: the mean effect in studies like these.
     Heterogeneity: Q, its chi^2 p value, I^2 = max(0, 1 - (k-1)/Q), tau.
@@ -68,7 +69,9 @@ def _pool(arm: str, own: pd.DataFrame, alpha: float) -> dict[str, object] | None
         return None
     y, variance = own["difference"].to_numpy(dtype=float), own["error"].to_numpy(dtype=float) ** 2
     found = combine_effects(y, variance, method_re="iterated", alpha=alpha)
-    fixed_low, fixed_high = found.conf_int(alpha=alpha)[0]
+    fixed = float(found.mean_effect_fe)
+    degrees = float((own["n_pairs"] - 1).sum())
+    fixed_half = float(stats.t.ppf(1 - alpha / 2, degrees)) * float(np.sqrt(1.0 / (1.0 / variance).sum()))
     # Studies that agree by luck would make the interval of Hartung and Knapp narrower than the pooled one
     error = float(np.sqrt(max(found.var_hksj_re, found.var_eff_w_re)))
     half = float(stats.t.ppf(1 - alpha / 2, len(own) - 1)) * error
@@ -76,9 +79,9 @@ def _pool(arm: str, own: pd.DataFrame, alpha: float) -> dict[str, object] | None
     return {
         "arm": arm,
         "n_studies": len(own),
-        "difference": float(found.mean_effect_fe),
-        "low": float(fixed_low),
-        "high": float(fixed_high),
+        "difference": fixed,
+        "low": fixed - fixed_half,
+        "high": fixed + fixed_half,
         "random_difference": float(found.mean_effect_re),
         "random_low": float(found.mean_effect_re) - half,
         "random_high": float(found.mean_effect_re) + half,

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from ablate.analysis.compare import compare
 from ablate.errors import SpecError
@@ -37,7 +38,7 @@ def test_pooled_values_equal_the_textbook_formulas() -> None:
     mean = float((w * y).sum() / w.sum())
     q = float((w * (np.array(y) - mean) ** 2).sum())
     assert row["difference"] == pytest.approx(mean)
-    assert row["high"] - row["difference"] == pytest.approx(1.959964 / np.sqrt(w.sum()), rel=1e-5)
+    assert row["high"] - row["difference"] == pytest.approx(stats.t.ppf(0.975, 21) / np.sqrt(w.sum()))
     assert row["q"] == pytest.approx(q)
     assert row["i_squared"] == pytest.approx(max(0.0, 1 - 2 / q))
 
