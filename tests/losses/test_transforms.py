@@ -175,6 +175,18 @@ def test_vmap_over_every_number_equals_a_loop(mode, prepared):
         torch.testing.assert_close(alone.effective_token_weights, gradient[trial])
 
 
+def test_vmap_over_the_batches_of_a_prepared_reference():
+    """Trials that train together, each with its own order of the data."""
+    data = batch(examples=9)
+    prepared = prepare_reference(data.surprisal, data.mask, CONFIG)
+    orders = torch.tensor([[0, 1, 3], [8, 5, 0], [7, 3, 6]])
+
+    def objective(order):
+        return reconstruction_losses(data.nll[order], data.mask[order], prepared[order], CONFIG, 0.3).objective
+
+    torch.testing.assert_close(torch.func.vmap(objective)(orders), torch.stack([objective(order) for order in orders]))
+
+
 def test_vmap_from_the_logits_with_per_trial_gradients():
     data = batch()
     logits, targets = logits_and_targets(data)
