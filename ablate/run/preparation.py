@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,11 @@ def prepare_all(
         function: `module:function` of the workload.
         configs: a configuration for each table, by the table's key.
     Raises: StudyError where making one fails.
+    Called by the process that holds the study alone.
     """
     shared_dir.mkdir(parents=True, exist_ok=True)
+    for leftover in shared_dir.glob(".*"):  # of a killed pass; this process holds the study, so no one is writing it
+        shutil.rmtree(leftover, ignore_errors=True)
     word = "table" if len(configs) == 1 else "tables"
     progress.say(f"preparing data and {len(configs)} reference {word} in {shared_dir}")
     waiting = {key: session.prepare(function, config, shared_dir, import_path) for key, config in configs.items()}
