@@ -170,7 +170,10 @@ def importances(evidence: Evidence) -> Section:
         told = list(table.loc[~table["noise"].astype(bool), "factor"])
         text = f"told from noise: {', '.join(told)}." if told else "no factor can be told from noise."
         sentences.append(Sentence(text, name))
-        note = f"Line: what {SHUFFLES[method]} shuffles of the outcomes give. Grey bars can't be told from them."
+        note = (
+            f"Line: what {SHUFFLES[method]} shuffles of the outcomes give. Grey bars can't be told from them; beside a "
+            "factor that dominates, a small true effect may be grey."
+        )
         alt = f"Importance of {len(table)} factors by {name} with its permutation null."
         blocks.append(Picture(f"importance-{method}", f"Importance by {name}", plots.importance(table), alt, note))
         blocks.append(Table(f"importance-{method}", f"Importance by {name}", table))
