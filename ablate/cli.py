@@ -331,13 +331,20 @@ def check(name: Name, runs: Runs = DEFAULT_RUNS) -> None:
 
 
 @app.command()
-def compare(names: Annotated[list[str], typer.Argument(metavar="NAME NAME...")], runs: Runs = DEFAULT_RUNS) -> None:
+def compare(
+    names: Annotated[list[str], typer.Argument(metavar="NAME NAME...")],
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Write a page with the plot there.")] = None,
+    runs: Runs = DEFAULT_RUNS,
+) -> None:
     """Put several studies side by side."""
     if len(names) < 2:
         raise SpecError("ablate compare: name two studies or more")
-    from ablate.report.compare import compare_text
+    from ablate.report.compare import build_comparison, compare_text
 
-    print(compare_text([_open(name, runs) for name in names]))
+    studies = [_open(name, runs) for name in names]
+    print(compare_text(studies))
+    if out is not None:
+        print(build_comparison(studies, out))
 
 
 @app.command()

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from ablate.plots.style import BLUE, GREY, INK, VERMILION, new_panels, tidy, wrap
+from ablate.plots.style import BLUE, GREY, INK, VERMILION, hatch_floor, new_panels, tidy, wrap
 
 
 def learning_curves(
@@ -17,6 +17,7 @@ def learning_curves(
     reference: float | None = None,
     reference_name: str = "z-free reference",
     at_step: int | None = None,
+    noise: float | None = None,
     axes: list[Axes] | None = None,
 ) -> list[Axes]:
     """Mean and band over seeds of one metric: a panel an arm, the baseline dashed in each.
@@ -25,12 +26,15 @@ def learning_curves(
         table: `arm, metric, step, mean, low, high`, as `learning.arm_curves` gives.
         reference: a level to draw beside the curves.
         at_step: the step at which arms are compared, if not the last.
+        noise: half-width of the A/A noise floor, hatched around the baseline where arms are compared.
     """
     own = table.loc[table["metric"] == metric]
     arms = [arm for arm in dict.fromkeys(own["arm"]) if arm != baseline] or list(dict.fromkeys(own["arm"]))
     panels = new_panels(len(arms), row_height=1.9, sharex=True, sharey=True) if axes is None else axes
     behind = own.loc[own["arm"] == baseline]
+    centre = _compared(behind, at_step)
     for panel, arm in zip(panels, arms, strict=True):
+        hatch_floor(panel, noise, centre=centre)
         _band(panel, behind, GREY, "--", baseline)
         if arm != baseline:
             _band(panel, own.loc[own["arm"] == arm], BLUE, "-", "arm")
@@ -46,6 +50,13 @@ def learning_curves(
     figure.supxlabel("step", fontsize=9)
     figure.supylabel(metric, fontsize=9)
     return panels
+
+
+def _compared(baseline: pd.DataFrame, at_step: int | None) -> float:
+    """The baseline's mean at the step at which arms are compared; NaN where it has none."""
+    at = baseline["step"].max() if at_step is None else at_step
+    means = baseline.loc[baseline["step"] == at, "mean"]
+    return float(means.iloc[0]) if len(means) else float("nan")
 
 
 def _band(axes: Axes, part: pd.DataFrame, colour: str, style: str, name: str) -> None:

@@ -5,7 +5,19 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.axes import Axes
 
-from ablate.plots.style import BLUE, GREY, INK, PALE, VERDICT_STYLE, error_bars, label_rows, new_panels, tidy, wrap
+from ablate.plots.style import (
+    BLUE,
+    GREY,
+    INK,
+    PALE,
+    VERDICT_STYLE,
+    error_bars,
+    hatch_floor,
+    label_rows,
+    new_panels,
+    tidy,
+    wrap,
+)
 
 
 def by_arm(
@@ -68,16 +80,23 @@ def over_steps(
 
 
 def against_outcome(
-    table: pd.DataFrame, *, metrics: list[str], outcome: str, axes: list[Axes] | None = None
+    table: pd.DataFrame,
+    *,
+    metrics: list[str],
+    outcome: str,
+    noise: float | None = None,
+    axes: list[Axes] | None = None,
 ) -> list[Axes]:
     """Each diagnostic (x) against the outcome (y): a dot a trial, the baseline's filled dark.
 
     Args:
         table: a row a trial: `arm, role` and a column for each metric and the outcome.
+        noise: half-width of the A/A noise floor, hatched around the baseline's mean.
     """
     panels = new_panels(len(metrics), columns=3, row_height=2.0, sharey=True, width=7.4) if axes is None else axes
     for panel, metric in zip(panels, metrics, strict=True):
         is_base = (table["role"] == "baseline").to_numpy()
+        hatch_floor(panel, noise, centre=float(table.loc[is_base, outcome].mean()))
         panel.plot(table.loc[~is_base, metric], table.loc[~is_base, outcome], "o", color=BLUE, ms=3, alpha=0.5, mew=0)
         panel.plot(table.loc[is_base, metric], table.loc[is_base, outcome], VERDICT_STYLE[""][1], color=INK, ms=4)
         panel.set_title(wrap(metric, 30), fontsize=7.5, loc="left")

@@ -12,17 +12,31 @@ from matplotlib.colors import ListedColormap, Normalize, TwoSlopeNorm
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
-from ablate.plots.style import BLUE, GREY, INK, ORANGE, PALE, SKY, error_bars, label_rows, new_axes, tidy, wrap
+from ablate.plots.style import (
+    BLUE,
+    GREY,
+    INK,
+    ORANGE,
+    PALE,
+    SKY,
+    error_bars,
+    hatch_floor,
+    label_rows,
+    new_axes,
+    tidy,
+    wrap,
+)
 
 #: viridis without its palest end, which white paper swallows.
 READABLE = ListedColormap(colormaps["viridis"](np.linspace(0.0, 0.86, 256)))
 
 
-def interactions(matrix: pd.DataFrame, *, metric: str, axes: Axes | None = None) -> Axes:
+def interactions(matrix: pd.DataFrame, *, metric: str, noise: float | None = None, axes: Axes | None = None) -> Axes:
     """Heat map of pairwise interactions with their values; main effects on the diagonal, framed.
 
     Args:
         matrix: as `interaction_matrix` of the analysis gives; names on both sides.
+        noise: half-width of the A/A noise floor; effects within it are hatched.
     """
     names = [wrap(str(name), 22) for name in matrix.columns]
     size = 2.2 + 0.75 * len(names)
@@ -34,6 +48,8 @@ def interactions(matrix: pd.DataFrame, *, metric: str, axes: Axes | None = None)
         text = "aliased" if np.isnan(values[i, j]) else f"{values[i, j]:+.3g}"
         dark = abs(values[i, j]) > 0.7 * reach  # false for NaN
         axes.text(j, i, text, ha="center", va="center", fontsize=7.5, color="white" if dark else INK)
+        if noise is not None and abs(values[i, j]) <= noise:
+            axes.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, ec=SKY, hatch="////", lw=0, alpha=0.35))
         if i == j:
             axes.add_patch(Rectangle((i - 0.5, i - 0.5), 1, 1, fill=False, ec=INK, lw=1.4))
     axes.set_xticks(range(len(names)), names, rotation=40, ha="right", rotation_mode="anchor", fontsize=8)
@@ -51,7 +67,7 @@ def shapley(table: pd.DataFrame, *, metric: str, noise: float | None = None, axe
     """
     rows = label_rows([str(term) for term in table["term"]])
     axes = new_axes(7.0, 1.3 + rows.height) if axes is None else axes
-    _floor(axes, noise, across=False)
+    hatch_floor(axes, noise, horizontal=False)
     axes.axvline(0, color=INK, lw=0.8)
     value, low, high = (table[name].to_numpy(dtype=float) for name in ("shapley", "low", "high"))
     error = error_bars(value, low, high)
@@ -100,7 +116,7 @@ def dose_response(
     x, y, low, high = (table[name].to_numpy(dtype=float) for name in ("value", "difference", "low", "high"))
     if sesoi is not None:
         axes.axhspan(-sesoi, sesoi, color=PALE, alpha=0.55, lw=0)
-    _floor(axes, noise, across=True)
+    hatch_floor(axes, noise)
     axes.axhline(0, color=INK, lw=0.8)
     finite = np.isfinite(low) & np.isfinite(high)
     axes.fill_between(x[finite], low[finite], high[finite], color=BLUE, alpha=0.2, lw=0)
@@ -115,13 +131,6 @@ def dose_response(
     if baseline.any():
         axes.legend(frameon=False, loc="best")
     return tidy(axes)
-
-
-def _floor(axes: Axes, noise: float | None, *, across: bool) -> None:
-    if noise is None or not np.isfinite(noise):
-        return
-    span = axes.axhspan if across else axes.axvspan
-    span(-noise, noise, facecolor="none", edgecolor=SKY, hatch="////", lw=0, alpha=0.35)
 
 
 def importance(table: pd.DataFrame, *, axes: Axes | None = None) -> Axes:

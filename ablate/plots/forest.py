@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from ablate.plots.style import GREY, INK, PALE, SKY, VERDICT_STYLE, label_rows, new_axes, tidy
+from ablate.plots.style import GREY, INK, PALE, SKY, VERDICT_STYLE, hatch_floor, label_rows, new_axes, tidy
 
 
 def forest(
@@ -33,8 +33,7 @@ def forest(
     numbers = table[["difference", "low", "high"]].to_numpy(dtype=float)
     if sesoi is not None:
         axes.axvspan(-sesoi, sesoi, color=PALE, alpha=0.55, lw=0, zorder=0)
-    if noise is not None and np.isfinite(noise):
-        axes.axvspan(-noise, noise, facecolor="none", edgecolor=SKY, hatch="////", lw=0, alpha=0.35, zorder=0)
+    hatch_floor(axes, noise, horizontal=False)
     axes.axvline(0, color=INK, lw=0.8, zorder=1)
     for y, (difference, low, high), name in zip(rows.y, numbers, names, strict=True):
         _row(axes, y, difference, low, high, name)

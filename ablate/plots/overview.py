@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -9,7 +11,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from ablate.plots.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, VERMILION, label_rows, new_axes, tidy
+from ablate.plots.style import BLUE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, SKY, VERMILION, label_rows, new_axes, tidy
 
 #: End of a trial -> colour, letter and name. The letter tells them apart in print.
 ENDS: dict[str, tuple[str, str, str]] = {
@@ -67,17 +69,20 @@ def _one_line(label: object) -> str:
     return text if len(text) <= 62 else f"{text[:30]}…{text[-31:]}"
 
 
-def ranks(table: pd.DataFrame, *, metric: str, axes: Axes | None = None) -> Axes:
+def ranks(table: pd.DataFrame, *, metric: str, within_noise: Collection[str] = (), axes: Axes | None = None) -> Axes:
     """Rank of each arm with its interval over resampled seeds, best on top.
 
     Args:
         table: `arm, rank, low, high, p_best`, as `rank_uncertainty` gives.
+        within_noise: arms whose difference to the baseline lies within the A/A noise floor, hatched.
     """
     rows = label_rows([str(arm) for arm in table["arm"]], pad=0.1)
     axes = new_axes(7.0, 0.9 + rows.height) if axes is None else axes
     for y, row in zip(rows.y, table.to_dict("records"), strict=True):
         axes.plot([row["low"], row["high"]], [y, y], color=BLUE, lw=5, alpha=0.3, solid_capstyle="butt")
         axes.plot(row["rank"], y, "o", color=BLUE, ms=5.5)
+        if row["arm"] in within_noise:
+            axes.axhspan(y - 0.12, y + 0.12, facecolor="none", edgecolor=SKY, hatch="////", lw=0, alpha=0.35, zorder=0)
     rows.put(axes)
     axes.set_xlim(0.5, len(table) + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 
-from ablate.plots.style import BLUE, GREY, INK, PALE, SKY, VERMILION, error_bars, new_axes, tidy
+from ablate.plots.style import BLUE, GREY, INK, PALE, SKY, VERMILION, error_bars, hatch_floor, new_axes, tidy
 
 #: Points that are numbered and named; of more, only the table says which is which.
 MOST_NUMBERED = 40
@@ -92,7 +92,7 @@ def pareto(
     base = table.loc[table["arm"] == baseline, x]
     if len(base) and noise is not None and np.isfinite(noise):
         centre = float(base.iloc[0])
-        axes.axvspan(centre - noise, centre + noise, fc="none", ec=SKY, hatch="////", lw=0, alpha=0.35, zorder=0)
+        hatch_floor(axes, noise, centre=centre, horizontal=False)
     shade = Normalize(0, 1)
     known = table.loc[np.isfinite(table[[x, y]].to_numpy(dtype=float)).all(axis=1)]
     for own, marker in ((known.loc[known["arm"] != baseline], "o"), (known.loc[known["arm"] == baseline], "D")):

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from ablate.plots.style import BLUE, GREY, INK, PALE, SKY, VERMILION, new_panels, tidy, wrap
+from ablate.plots.style import BLUE, GREY, INK, PALE, VERMILION, hatch_floor, new_panels, tidy, wrap
 
 
 def paired_slopes(
@@ -34,10 +34,8 @@ def paired_slopes(
             panel.plot(
                 [0, 1], [before, after], color=_colour(after - before, goal), lw=1, alpha=0.7, marker="o", ms=2.5
             )
-        if len(pairs) and noise is not None and np.isfinite(noise):
-            centre = pairs[:, 0].mean()
-            panel.axhspan(centre - noise, centre + noise, fc="none", ec=SKY, hatch="////", lw=0, alpha=0.35)
         if len(pairs):
+            hatch_floor(panel, noise, centre=float(pairs[:, 0].mean()))
             panel.plot([0, 1], pairs.mean(axis=0), color=INK, lw=2.2)
         panel.set_xticks([0, 1], ["baseline", "arm"])
         panel.set_xlim(-0.25, 1.25)
@@ -81,8 +79,7 @@ def difference_curves(
         own = table.loc[table["arm"] == arm]
         if sesoi is not None:
             panel.axhspan(-sesoi, sesoi, color=PALE, alpha=0.55, lw=0)
-        if noise is not None and np.isfinite(noise):
-            panel.axhspan(-noise, noise, facecolor="none", edgecolor=SKY, hatch="////", lw=0, alpha=0.35)
+        hatch_floor(panel, noise)
         panel.axhline(0, color=INK, lw=0.7)
         panel.plot(own["step"], own["mean"], color=BLUE, lw=1.4, marker="o" if len(own) == 1 else "", ms=3)
         panel.fill_between(own["step"], own["low"], own["high"], color=BLUE, alpha=0.2, lw=0)

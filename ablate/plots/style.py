@@ -139,3 +139,15 @@ def tidy(axes: Axes) -> Axes:
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(length=3, color=GREY)
     return axes
+
+
+def hatch_floor(axes: Axes, noise: float | None, *, centre: float = 0.0, horizontal: bool = True) -> None:
+    """Hatch the A/A noise floor, `noise` to both sides of `centre`; nothing where it is not known.
+
+    Args:
+        horizontal: whether the outcome is on y.
+    """
+    if noise is None or not np.isfinite(noise) or not np.isfinite(centre):
+        return
+    span = axes.axhspan if horizontal else axes.axvspan
+    span(centre - noise, centre + noise, facecolor="none", edgecolor=SKY, hatch="////", lw=0, alpha=0.35, zorder=0)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib as mpl
@@ -18,6 +19,8 @@ from ablate.report.render import Head, html_page, latex_prose, latex_table, mark
 from ablate.report.sections import make_sections
 from ablate.report.wording import progress_sentence
 
+#: Where the page lists every trial.
+ALL_TRIALS = "#trials"
 #: An SVG above this size (a plot of very many points) goes into the page as a PNG.
 LARGEST_INLINE_SVG = 600_000
 
@@ -37,9 +40,24 @@ def build_report(study: Study, out: Path) -> Path:
     )
     spec = evidence.spec
     with mpl.rc_context(RC):
-        sections = make_sections(evidence)
+        sections = [traced(section, evidence.anchors) for section in make_sections(evidence)]
         note = f"{progress_sentence(evidence.states)} Made {now}."
         return write_report(sections, out, spec.report.formats, title=spec.study, question=spec.question, note=note)
+
+
+def traced(section: Section, anchors: Mapping[str, str]) -> Section:
+    """The section with every cell of its tables leading to the trials behind it: its arm's, else all of them."""
+    blocks: list[Table | Picture | Prose] = []
+    for block in section.blocks:
+        if isinstance(block, Table):
+            rows = []
+            for row in block.rows:
+                href = next((anchors[cell.text] for cell in row if cell.text in anchors), ALL_TRIALS)
+                rows.append(tuple(cell if cell.href else replace(cell, href=href) for cell in row))
+            blocks.append(replace(block, rows=tuple(rows)))
+        else:
+            blocks.append(block)
+    return replace(section, blocks=tuple(blocks))
 
 
 def write_report(

@@ -78,9 +78,10 @@ def _factorial_blocks(evidence: Evidence, design: str, table: pd.DataFrame) -> l
     )
     if not (table["order"] == 2).any():
         return [shown]
-    axes = plots.interactions(interaction_matrix(table), metric=evidence.primary.name)
+    axes = plots.interactions(interaction_matrix(table), metric=evidence.primary.name, noise=evidence.noise[0])
     alt = f"Heat map of pairwise interactions on {evidence.primary.name}; main effects on the diagonal."
-    return [Picture(f"interactions-{design}", "Interactions; framed: main effects", axes, alt), shown]
+    note = "Hatched: within the A/A noise floor." if math.isfinite(evidence.noise[0]) else ""
+    return [Picture(f"interactions-{design}", "Interactions; framed: main effects", axes, alt, note), shown]
 
 
 def _short(evidence: Evidence, term: str) -> str:

@@ -102,7 +102,10 @@ def curves(evidence: Evidence) -> Section:
         metric=name,
         reference=None if math.isnan(reference) else reference,
         at_step=int(at.partition(":")[2]) if at.startswith("step:") else None,
+        noise=evidence.noise[0],
     )
+    if math.isfinite(evidence.noise[0]):
+        note = f"{note} Hatched: A/A noise floor around the baseline, where arms are compared.".strip()
     blocks: list[Picture | Table] = [
         Picture("learning-curves", f"{name} over steps", axes[0], f"Mean and 95 % band of {name} by arm.", note),
         Table("learning_curves", "Learning curves", table),
@@ -208,13 +211,15 @@ def _against_outcome(evidence: Evidence, names: list[str]) -> Picture:
     complete = evidence.trials.loc[evidence.trials["state"] == "COMPLETE"]
     table = pd.DataFrame({name: complete[f"metric.{name}"].astype(float) for name in [*names, evidence.primary.name]})
     table["role"] = complete["arm"].map(evidence.roles)
-    axes = diagnostic_plots.against_outcome(table, metrics=names, outcome=evidence.primary.name)
+    floor = evidence.noise[0]
+    axes = diagnostic_plots.against_outcome(table, metrics=names, outcome=evidence.primary.name, noise=floor)
     alt = f"{len(names)} diagnostics against {evidence.primary.name}, a dot a trial."
     return Picture(
         "diagnostics-against-outcome",
         "Diagnostics that differ between trials, against the outcome; dark: the baseline",
         axes[0],
         alt,
+        "Hatched: A/A noise floor around the baseline's mean." if math.isfinite(floor) else "",
     )
 
 
@@ -326,10 +331,18 @@ def spread(evidence: Evidence) -> Section:
         note="Two-way random effects over the common seeds; with one trial a cell, arm x seed holds the residual.",
     )
     arms, note = evidence.pictured(MOST_ROWS, "baseline", "comparison", "twin", "search")
-    axes = overview.ranks(table.loc[table["arm"].isin(arms)], metric=name)
+    still = _within_noise(evidence)
+    axes = overview.ranks(table.loc[table["arm"].isin(arms)], metric=name, within_noise=still)
+    note = f"{note} Hatched: within the A/A noise floor of the baseline.".strip() if still else note
     alt = f"Rank of {len(table)} arms with its interval over resampled seeds."
     picture = Picture("ranks", "Ranks with their 95 % interval over resampled seeds", axes, alt, note)
     return Section("spread", title, sentences, (), (components, picture, Table("ranks", "Ranks", table)))
+
+
+def _within_noise(evidence: Evidence) -> set[str]:
+    """Arms whose mean difference to the baseline is no larger than the A/A noise floor."""
+    own = evidence.effects.loc[evidence.effects["metric"] == evidence.primary.name]
+    return set(own.loc[own["difference"].abs() <= evidence.noise[0], "arm"])
 
 
 def trials(evidence: Evidence) -> Section:

@@ -88,27 +88,55 @@ def ends(_value: float = 0.0) -> pd.DataFrame:
 
 FIGURES: dict[str, Callable[[float], Drawn]] = {
     "forest": lambda v: forest.forest(contrasts(v), metric="eval/x", goal="minimize", sesoi=0.02, noise=0.01),
-    "learning curves": lambda v: curves.learning_curves(by_step(v), metric="eval/x", reference=1.2, at_step=10),
+    "learning curves": lambda v: curves.learning_curves(
+        by_step(v), metric="eval/x", reference=1.2, at_step=10, noise=0.1
+    ),
     "difference curves": lambda v: slopes.difference_curves(by_step(v), metric="eval/x", sesoi=0.02, noise=0.01),
     "paired slopes": lambda v: slopes.paired_slopes(pairs(v), metric="eval/x", goal="minimize", noise=0.1),
     "diagnostics by arm": lambda v: diagnostics.by_arm(by_arm(v), metrics=["eval/x", "eval/y"]),
     "diagnostics over steps": lambda v: diagnostics.over_steps(by_step(v), metrics=["eval/x"]),
     "diagnostics against outcome": lambda v: diagnostics.against_outcome(
-        trial_rows(v), metrics=["eval/x"], outcome="eval/y"
+        trial_rows(v), metrics=["eval/x"], outcome="eval/y", noise=0.1
     ),
     "rate and distortion": lambda v: plane.rate_distortion(points(v), noise=0.1),
     "pareto": lambda v: plane.pareto(front(v), x="eval/x", y="eval/y", goals={"eval/x": "minimize"}, noise=0.1),
     "ranks": lambda v: overview.ranks(
-        pd.DataFrame({"arm": ARMS, "rank": [1.0, 2, 3], "low": 1.0, "high": 3.0, "p_best": v}), metric="eval/x"
+        pd.DataFrame({"arm": ARMS, "rank": [1.0, 2, 3], "low": 1.0, "high": 3.0, "p_best": v}),
+        metric="eval/x",
+        within_noise={LONG},
     ),
     "seed blocks": lambda v: overview.seed_blocks(ends(v)),
-    "interactions": lambda v: factors.interactions(matrix(v), metric="eval/x"),
+    "interactions": lambda v: factors.interactions(matrix(v), metric="eval/x", noise=0.15),
     "shapley": lambda v: factors.shapley(terms(v), metric="eval/x", noise=0.01),
     "dose-response": lambda v: factors.dose_response(doses(v), metric="eval/x", path="alpha", sesoi=0.02, noise=0.01),
     "importance": lambda v: factors.importance(scores(v)),
     "parallel weights": lambda v: factors.parallel_weights(configurations(v), columns=["w", "v"], metric="eval/x"),
     "several studies": lambda v: comparison.studies(*studies(v), metric="eval/x", sesoi=0.02),
 }
+
+
+#: Figures of outcomes in the outcome's own unit, or of comparisons by it: each shows the A/A noise floor.
+FLOORED = (
+    "forest", "learning curves", "difference curves", "paired slopes", "diagnostics against outcome", "pareto", "ranks",
+    "interactions", "shapley", "dose-response",
+)  # fmt: skip
+
+
+def hatches(drawn: Drawn) -> int:
+    figure = (drawn[0] if isinstance(drawn, list) else drawn).get_figure(root=True)
+    assert figure is not None
+    return sum(patch.get_hatch() == "////" for patch in figure.findobj(mpl.patches.Patch))
+
+
+@pytest.mark.parametrize("name", FLOORED)
+def test_the_noise_floor_is_hatched(name: str) -> None:
+    assert hatches(FIGURES[name](0.1)) > 0
+
+
+def test_an_unknown_noise_floor_is_not() -> None:
+    assert hatches(forest.forest(contrasts(), metric="eval/x", noise=np.nan)) == 0
+    assert hatches(curves.learning_curves(by_step(), metric="eval/x")) == 0
+    assert hatches(factors.interactions(matrix(), metric="eval/x", noise=0.05)) == 0
 
 
 def texts(drawn: Drawn) -> str:

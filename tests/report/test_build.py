@@ -60,6 +60,12 @@ def test_the_page_needs_no_other_file(built: Path) -> None:
     assert "@import" not in page.read_text()
 
 
+def test_every_number_of_every_table_leads_to_trials(built: Path) -> None:
+    cells = re.findall(r"<td>(.*?)</td>", (built / "index.html").read_text(encoding="utf-8"))
+    assert len(cells) > 200
+    assert [cell for cell in cells if not cell.startswith("<a href=")] == []
+
+
 def test_every_link_within_the_page_leads_somewhere(built: Path) -> None:
     links = parse(built / "index.html")
     assert {target[1:] for target in links.targets if target.startswith("#")} <= links.ids
