@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from ablate.record.history import read_history, value_at
 from ablate.record.optuna_storage import Ledger, LedgerTrial
 from ablate.record.run_folder import RunFolder
 from ablate.spec.models import StudySpec
+from ablate.workloads.contract import Row
 
 CURVE_COLUMNS = ["trial_id", "step", "metric", "value"]
 
@@ -50,12 +51,16 @@ class Study:
         return self._ledger_reading[1]
 
     @cached_property
-    def _ledger_reading(self) -> tuple[dict[str, LedgerTrial], dict[str, Any]]:
+    def _ledger_reading(self) -> tuple[dict[str, LedgerTrial], dict[str, Any], dict[str, str]]:
         ledger = Ledger.find(self.spec.track.optuna, self.path, self.spec.study)
         if ledger is None:
-            return {}, {}
+            return {}, {}, {}
         try:
-            return ledger.latest(), dict(ledger.study_note("facts", {}))
+            return (
+                ledger.latest(),
+                dict(ledger.study_note("facts", {})),
+                dict(ledger.study_note("mlflow_runs", {})),
+            )
         finally:
             ledger.close()
 
@@ -69,11 +74,10 @@ class Study:
         held = self.folder.holder() is not None
         at = {self.spec.metrics.primary.name: self.spec.metrics.primary.at}
         at |= {metric.name: metric.at for metric in self.spec.metrics.secondary}
-        moved = self.facts.get("mlflow_runs", {})
-        frame = pd.DataFrame([self._row(trial, held, at, moved) for trial in self.plan.trials])
+        frame = pd.DataFrame([self._row(trial, held, at) for trial in self.plan.trials])
         return frame.astype({"seed": "int64", "replicate": "int64", "attempt": "int64"}) if len(frame) else frame
 
-    def _row(self, trial: PlannedTrial, held: bool, at: Mapping[str, str], moved: Mapping[str, str]) -> dict[str, Any]:
+    def _row(self, trial: PlannedTrial, held: bool, at: Mapping[str, str]) -> dict[str, Any]:
         entry = self.latest.get(trial.trial_id)
         outcome = entry.outcome if entry is not None and entry.finished else None
         state = entry.state if entry is not None else "WAITING"
@@ -97,29 +101,26 @@ class Study:
                 value = value_at(read_history(self.folder.history(trial.trial_id)), name, when)
                 metrics[name] = float("nan") if value is None else value
         row |= {f"metric.{name}": value for name, value in metrics.items()}
-        return row | self._times(entry, moved)
+        return row | self._times(entry)
 
-    @staticmethod
-    def _times(entry: LedgerTrial | None, moved: Mapping[str, str]) -> dict[str, Any]:
+    def _times(self, entry: LedgerTrial | None) -> dict[str, Any]:
         if entry is None or entry.started is None:
             return {"started": pd.NaT, "duration_s": float("nan"), "mlflow_run_id": ""}
         ended = entry.ended if entry.finished else None
-        run = moved.get(f"{entry.trial_id}/{entry.attempt}") or entry.attributes.get("mlflow_run_id", "")
         started = pd.Timestamp(entry.started.astimezone()).tz_convert("UTC")
         return {
             "started": started,
             "duration_s": (ended - entry.started).total_seconds() if ended else float("nan"),
-            "mlflow_run_id": run,
+            "mlflow_run_id": self._run_id(entry),
         }
 
     def curves(self) -> pd.DataFrame:
         """Every reported value: trial_id, step, metric, value; from the histories, else thinned from MLflow."""
         points: dict[str, list[Any]] = {name: [] for name in CURVE_COLUMNS}
-        for trial in self.plan.trials:
-            entry = self.latest.get(trial.trial_id)
-            if entry is None:
-                continue
-            for row in self._history(entry):
+        entries = [self.latest[trial.trial_id] for trial in self.plan.trials if trial.trial_id in self.latest]
+        thinned = self._curves_of_lost_histories(entries)
+        for trial in entries:
+            for row in thinned.get(trial.trial_id) or self._history(trial):
                 for name, value in row.metrics.items():
                     points["trial_id"].append(trial.trial_id)
                     points["step"].append(row.step)
@@ -127,17 +128,31 @@ class Study:
                     points["value"].append(value)
         return pd.DataFrame(points).astype({"step": "int64", "value": "float64"})
 
-    def _history(self, entry: LedgerTrial) -> list[Any]:
+    def _history(self, entry: LedgerTrial) -> list[Row]:
         path = self.folder.history(entry.trial_id)
         marker = path.parent / "attempt"
         if marker.exists() and int(marker.read_text()) != entry.attempt:
-            return []
-        run = entry.attributes.get("mlflow_run_id")
-        if not path.exists() and entry.finished and run:
-            from ablate.record.mlflow_tracking import Tracker
-
-            return Tracker(self.spec.track.mlflow, self.path, self.spec.study).curves(run)
+            return []  # of an earlier attempt; this one has not begun
         return read_history(path)
+
+    def _curves_of_lost_histories(self, entries: Sequence[LedgerTrial]) -> dict[str, list[Row]]:
+        """What MLflow holds of finished trials whose history file is gone, by trial_id."""
+        runs = {
+            self._run_id(entry): entry.trial_id
+            for entry in entries
+            if entry.finished and self._run_id(entry) and not self.folder.history(entry.trial_id).exists()
+        }
+        if not runs:
+            return {}
+        from ablate.record.mlflow_tracking import Tracker
+
+        found = Tracker(self.spec.track.mlflow, self.path, self.spec.study).curves(list(runs))
+        return {runs[run_id]: rows for run_id, rows in found.items()}
+
+    def _run_id(self, entry: LedgerTrial) -> str:
+        """The MLflow run of an attempt: the one noted with the study where it had to be made again, else its own."""
+        moved = self._ledger_reading[2].get(f"{entry.trial_id}/{entry.attempt}")
+        return str(moved or entry.attributes.get("mlflow_run_id", ""))
 
 
 def find_run_folder(name: str | Path, runs: Path) -> RunFolder:

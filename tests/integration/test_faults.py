@@ -3,11 +3,16 @@
 import json
 import re
 import signal
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.slow
+
+KILL_AT = Path(__file__).parent / "kill_at.py"
 
 STUDY = """
 study: toy
@@ -100,7 +105,7 @@ def test_a_killed_driver_loses_nothing(place, tmp_path_factory):
     other = type(place)(tmp_path_factory.mktemp("undisturbed"))
     (other.path / "toy_workload.py").write_text((place.path / "toy_workload.py").read_text())
     other.write(text)
-    other.ablate("run", "study.yaml", "--set", "baseline.sleep=0.15")
+    subprocess.run([sys.executable, KILL_AT, "study.yaml"], cwd=other.path, check=True, capture_output=True)
     assert other.final_metrics() == place.final_metrics()
     assert set(other.study().trials()["trial_id"]) == set(place.study().trials()["trial_id"])
 
@@ -180,6 +185,11 @@ def test_records_that_are_lost_or_changed_are_mended(place):
     assert {run.data.tags["ablate.arm"]: run.data.metrics["loss"] for run in place.mlflow_runs()} == {
         arm: value for (arm, _), value in before.items()
     }
+    for path in (place.path / "runs/toy/trials").glob("*/history.jsonl"):
+        path.unlink()
+    curves = place.study().curves()
+    assert set(curves["metric"]) == {"aux/step", "loss"}, "where a history is gone MLflow's curves stand in"
+    assert curves.query("metric == 'aux/step'").groupby("trial_id").size().tolist() == [4, 4, 4]
     ids = place.study().trials().set_index("arm")["mlflow_run_id"].to_dict()
     assert ids == {run.data.tags["ablate.arm"]: run.info.run_id for run in place.mlflow_runs()}
 

@@ -44,7 +44,18 @@ def test_rows_logged_twice_are_there_once_with_their_own_steps_and_times(tracker
     rows = [Row(step, 1000.5 + step, {"loss": 1.0 / (step + 1)}) for step in range(5)]
     tracker.log(run_id, rows)
     tracker.log(run_id, rows)
-    assert tracker.curves(run_id) == rows
+    assert tracker.curves([run_id]) == {run_id: rows}
+
+
+def test_curves_of_many_runs_come_in_one_answer(tracker):
+    rows = {
+        start(tracker, f"b{i}"): [Row(i, 1000.0 + i, {"a": float(i)}), Row(9, 2000.0, {"b": 2.0})] for i in range(3)
+    }
+    for run_id, own in rows.items():
+        tracker.log(run_id, own)
+    empty = start(tracker, "b3")
+    assert tracker.curves([*rows, empty]) == rows | {empty: []}
+    assert {run_id: tracker._curves_from_server(run_id) for run_id in rows} == rows
 
 
 def test_non_finite_values_are_not_logged(tracker):

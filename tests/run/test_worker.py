@@ -71,15 +71,15 @@ def global_streams(config, trial):
 
 @pytest.fixture
 def assignment(tmp_path, monkeypatch):
-    (tmp_path / "toy_workload.py").write_text(textwrap.dedent(CODE))
-    monkeypatch.delitem(sys.modules, "toy_workload", raising=False)
+    (tmp_path / "worker_toy.py").write_text(textwrap.dedent(CODE))
+    monkeypatch.delitem(sys.modules, "worker_toy", raising=False)
     monkeypatch.setattr(sys, "path", list(sys.path))
 
     def make(function, **changes):
         values = {
             "trial_id": "abc",
             "attempt": 1,
-            "train": f"toy_workload:{function}",
+            "train": f"worker_toy:{function}",
             "config": {"x": 1},
             "baseline": None,
             "evaluation": {},
@@ -151,7 +151,7 @@ def test_a_trial_that_had_only_its_result_left_to_say_says_it_at_its_last_step(a
             "':' and single '/' between parts",
         ),
         ("no_dict", "exception", "TypeError: a trial function returns a dict of its final metrics, not float"),
-        ("absent", "exception", "AttributeError: module 'toy_workload' has no attribute 'absent'"),
+        ("absent", "exception", "AttributeError: module 'worker_toy' has no attribute 'absent'"),
     ],
 )
 def test_whatever_is_raised_ends_the_trial_alone(assignment, function, reason, error):
