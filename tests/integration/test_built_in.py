@@ -37,7 +37,7 @@ ARMS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("latent", ["continuous", "discrete"])
+@pytest.mark.parametrize("latent", ["continuous", pytest.param("discrete", marks=pytest.mark.campaign)])
 def test_a_study_goes_from_yaml_to_a_report(place, latent):
     place.write(STUDY.format(latent=latent))
     out, _ = place.ablate("run", "study.yaml")
@@ -69,6 +69,7 @@ def test_a_study_goes_from_yaml_to_a_report(place, latent):
     assert {trial["state"] for trial in states} == {"COMPLETE"}
 
 
+@pytest.mark.campaign
 def test_a_corrupt_reference_is_made_again_with_a_warning_and_the_same_bytes(place):
     place.write(STUDY.format(latent="continuous"))
     place.ablate("run", "study.yaml", "--arm", "baseline", "--seeds", "1")

@@ -39,6 +39,7 @@ def test_a_read_only_folder_is_named_and_nothing_starts(place, mounted):
     assert place.executions() == []
 
 
+@pytest.mark.campaign
 def test_a_full_disk_is_one_clear_error_and_loses_nothing(place, mounted):
     place.write(study_text(place, seeds=3))
     point = mounted("size=3m")

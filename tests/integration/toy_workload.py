@@ -12,7 +12,7 @@ def train(config, trial):
     if config["fault"] == "exit":
         os._exit(0)
     state = trial.checkpoint_dir / "step.txt"
-    start = int(state.read_text()) if state.exists() else 0
+    start = int(state.read_text() or 0) if state.exists() else 0
     print(f"starting after step {start}")
     print(f"device {trial.device}")
     rng = trial.rng("noise")
