@@ -19,9 +19,14 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The folder of one study: `runs/<study>/`."""
+    """The folder of one study: `runs/<study>/`.
+
+    Attributes:
+        storage: where checkpoints go instead (`run.storage`), or None.
+    """
 
     path: Path
+    storage: Path | None = None
 
     @property
     def study_file(self) -> Path:
@@ -67,6 +72,8 @@ class RunFolder:
 
     def checkpoints(self, trial_id: str) -> Path:
         """What the trial itself keeps to resume from."""
+        if self.storage is not None:
+            return self.storage / self.path.name / trial_id
         return self.trial(trial_id) / "checkpoint"
 
     def write_settings(self, source_folder: str) -> None:

@@ -74,7 +74,7 @@ def execute(spec: StudySpec, options: RunOptions, progress: StudyProgress) -> Ru
             session = None
             if needs_cluster_to_check(spec):
                 session = stack.enter_context(ray_session(spec.run))
-            folder = _make_folder(options.runs / spec.study)
+            folder = _make_folder(options.runs / spec.study, spec.run.storage)
             stack.enter_context(folder.locked())
             try:
                 return _Execution(plan, workload, folder, options, progress, stop).run(chosen, session, stack)
@@ -99,7 +99,7 @@ def _chosen(plan: Plan, labels: Sequence[str]) -> list[PlannedTrial]:
     return [trial for trial in plan.trials if not labels or trial.arm.label in labels]
 
 
-def _make_folder(path: Path) -> RunFolder:
+def _make_folder(path: Path, storage: str | None) -> RunFolder:
     try:
         path.mkdir(parents=True, exist_ok=True)
         (path / "artifacts").mkdir(exist_ok=True)
@@ -110,7 +110,7 @@ def _make_folder(path: Path) -> RunFolder:
         raise StudyError(
             f"{path} cannot be written: {error.strerror or error}; name another with --runs DIR"
         ) from error
-    return RunFolder(path)
+    return RunFolder(path, None if storage is None else Path(storage))
 
 
 class _Execution:
@@ -296,9 +296,6 @@ class _Execution:
         return {"provenance": provenance}
 
     def _assignment(self, trial: PlannedTrial, attempt: int, last_row: Row) -> Assignment:
-        checkpoints = self._folder.checkpoints(trial.trial_id)
-        if self._spec.run.storage is not None:
-            checkpoints = Path(self._spec.run.storage) / self._spec.study / trial.trial_id
         return Assignment(
             trial_id=trial.trial_id,
             attempt=attempt,
@@ -308,7 +305,7 @@ class _Execution:
             evaluation=self._spec.evaluation.model_dump(),
             seed=trial.seed,
             replicate=trial.arm.replicate,
-            checkpoint_dir=str(checkpoints.resolve()),
+            checkpoint_dir=str(self._folder.checkpoints(trial.trial_id).resolve()),
             shared_dir=str(self._folder.reference.resolve()),
             output_file=str((self._folder.trial(trial.trial_id) / "output.txt").resolve()),
             import_path=self._import_path(),

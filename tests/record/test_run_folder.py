@@ -5,7 +5,9 @@ import sys
 import pytest
 
 from ablate.errors import StudyError
+from ablate.record.optuna_storage import LedgerTrial
 from ablate.record.run_folder import RunFolder, write_atomically
+from ablate.run.recorder import begin_attempt
 
 HOLD = """
 import sys, time
@@ -30,6 +32,19 @@ def test_a_second_process_is_refused_by_name_and_a_dead_one_holds_nothing(tmp_pa
     with folder.locked():
         assert folder.holder() is not None
     assert folder.holder() is None
+
+
+def test_a_new_attempt_begins_without_the_checkpoint_of_the_last_wherever_it_lies(tmp_path):
+    entry = LedgerTrial(1, 0, "abc", 2, "WAITING", {}, None, None)
+    for storage in (None, tmp_path / "elsewhere"):
+        folder = RunFolder(tmp_path / "toy", storage)
+        left = folder.checkpoints("abc") / "checkpoint.pt"
+        left.parent.mkdir(parents=True)
+        left.write_text("old")
+        (folder.trial("abc") / "attempt").unlink(missing_ok=True)
+        begin_attempt(folder, entry)
+        assert not left.exists()
+    assert left.parent == tmp_path / "elsewhere" / "toy" / "abc"
 
 
 def test_a_folder_without_a_lock_is_held_by_no_one(tmp_path):
