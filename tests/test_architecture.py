@@ -18,7 +18,9 @@ ALLOWED = {
     "ablate/plan": {"pydantic", "rich", "scipy", "numpy", "ablate.errors", "ablate.spec", "ablate.workloads"},
     "ablate/workloads/contract.py": {"numpy", "pydantic"},
     "ablate/workloads": {"torch", "numpy", "scipy", "pydantic", "losses", "ablate.errors"},
-    "ablate/record/optuna_storage.py": {"optuna", "sqlalchemy", "ablate.plan", "ablate.spec", "ablate.record"},
+    "ablate/record/optuna_storage.py": {
+        "optuna", "sqlalchemy", "ablate.errors", "ablate.plan", "ablate.spec", "ablate.record",
+    },
     "ablate/record/mlflow_tracking.py": {"mlflow", "sqlalchemy", "ablate.record", "ablate.workloads"},
     "ablate/record": {"pandas", "ablate.errors", "ablate.plan", "ablate.spec", "ablate.workloads"},
     "ablate/run/ray_tune.py": {"ray", "ablate.errors", "ablate.run", "ablate.spec", "ablate.workloads"},

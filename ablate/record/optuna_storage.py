@@ -21,6 +21,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from sqlalchemy import event
 from sqlalchemy.exc import SQLAlchemyError
 
+from ablate.errors import StudyError
 from ablate.plan.model import Plan, PlannedTrial
 from ablate.record.history import decode_metrics, encode_metrics
 from ablate.record.sqlite_files import create_sqlite_file, sqlite_url
@@ -130,8 +131,16 @@ class Ledger:
 
     @staticmethod
     def create(url: str | None, folder: Path, study: str, goal: str) -> Ledger:
-        """The ledger of a study, made where it is not there yet."""
+        """The ledger of a study, made where it is not there yet.
+
+        Raises: StudyError where the folder's own database holds another study instead: it was renamed, and a new
+            one beside it would run everything again.
+        """
         storage = open_storage(url, folder)
+        names = optuna.get_all_study_names(storage) if url is None else []
+        if names and study not in names:
+            storage.remove_session()
+            raise StudyError(f"{folder / 'optuna.db'} holds {', '.join(sorted(names))}, not {study}; rename it back")
         made = optuna.create_study(storage=storage, study_name=study, direction=goal, load_if_exists=True)
         return Ledger(storage, made)
 

@@ -3,6 +3,7 @@ import math
 import optuna
 import pytest
 
+from ablate.errors import StudyError
 from ablate.plan.model import Arm, Plan, PlannedTrial, Power
 from ablate.record.optuna_storage import Ledger, Outcome
 from ablate.spec.models import (
@@ -130,6 +131,14 @@ def test_looking_for_a_ledger_makes_none(tmp_path):
     assert found is not None
     assert found.goal == "minimize"
     found.close()
+
+
+def test_a_study_that_was_renamed_is_not_begun_anew(tmp_path):
+    Ledger.create(None, tmp_path, "renamed", "minimize").close()
+    with pytest.raises(StudyError) as caught:
+        Ledger.create(None, tmp_path, "s", "minimize")
+    assert str(caught.value) == f"{tmp_path}/optuna.db holds renamed, not s; rename it back"
+    assert optuna.get_all_study_names(f"sqlite:///{tmp_path}/optuna.db") == ["renamed"]
 
 
 def test_an_empty_database_file_counts_as_absent(tmp_path):
