@@ -50,6 +50,10 @@ class Configurations:
             self._texts[id(part[key])] = canonical(part[key])
         return self._sections[name][0]
 
+    def remember(self, section: Any) -> None:
+        """Write a section once; it has to live as long as this does."""
+        self._texts[id(section)] = canonical(section)
+
     def section_text(self, config: Config, key: str) -> str:
         """Canonical JSON of one section; null where there is none."""
         section = config.get(key)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ablate.spec.models import Config, StudySpec
@@ -60,7 +61,10 @@ class Power:
 
 @dataclass(frozen=True)
 class Plan:
-    """Arms by trials of a study. `trials` are in the order in which they run: by seed block."""
+    """Arms by trials of a study. `trials` are in the order in which they run: by seed block.
+
+    `files`: SHA-256 of each file that a configuration names, by its name as written.
+    """
 
     spec: StudySpec
     arms: tuple[Arm, ...]
@@ -68,3 +72,4 @@ class Plan:
     power: Power
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from ablate.errors import Problem, SpecError
 from ablate.plan.arms import ArmBuilder
 from ablate.plan.configurations import Configurations
 from ablate.plan.controls import replicates, with_twins
+from ablate.plan.files import Files
 from ablate.plan.identity import trial_ids
 from ablate.plan.model import Arm, Plan, PlannedTrial
 from ablate.plan.power import test_power
@@ -36,6 +37,14 @@ class Workload(Protocol):
     def fingerprint(self) -> Callable[[Mapping[str, Any]], str]:
         """Configuration to hash of the data's content. Reads the section `data` alone."""
 
+    @property
+    def files(self) -> Mapping[str, str]:
+        """Paths that name a file, each with the path that takes the hash of its content."""
+
+    @property
+    def later(self) -> Mapping[str, Any]:
+        """Paths that no identity covers where they have this value."""
+
 
 def make_plan(spec: StudySpec, workload: Workload) -> Plan:
     """The arms and trials of a study, in the order in which they run.
@@ -43,7 +52,8 @@ def make_plan(spec: StudySpec, workload: Workload) -> Plan:
     Raises: SpecError for a design that yields no arm, a `when` that is never true.
     """
     builder = ArmBuilder(spec, workload.config_type)
-    arms = [*with_twins(spec, builder.arms()), *replicates(spec)]
+    files = Files(spec, workload.files, workload.later)
+    arms = files.arms([*with_twins(spec, builder.arms()), *replicates(spec)])
     if len(arms) * spec.seeds.count > MAX_TRIALS:
         most = MAX_TRIALS // len(arms)
         message = f"got {spec.seeds.count}; allowed: at most {most} with {len(arms)} arms, {MAX_TRIALS} trials"
@@ -53,30 +63,36 @@ def make_plan(spec: StudySpec, workload: Workload) -> Plan:
     return Plan(
         spec=spec,
         arms=tuple(arms),
-        trials=tuple(_trials(spec, workload, builder.configurations, arms)),
+        trials=tuple(_trials(spec, workload, builder.configurations, arms, files)),
         power=power,
         notes=tuple(builder.notes),
         warnings=(*spec.warnings, *plan_warnings(spec, power)),
+        files=files.content,
     )
 
 
 def _trials(
-    spec: StudySpec, workload: Workload, configurations: Configurations, arms: list[Arm]
+    spec: StudySpec, workload: Workload, configurations: Configurations, arms: list[Arm], files: Files
 ) -> Iterator[PlannedTrial]:
     """Seed by seed every arm, so that a study stopped at any moment is balanced and paired."""
     seeds = range(spec.seeds.start, spec.seeds.start + spec.seeds.count)
-    ids = list(_ids(spec, workload, configurations, arms, seeds))
+    ids = list(_ids(spec, workload, configurations, arms, seeds, files))
     for block, seed in enumerate(seeds):
         for arm, of_arm in zip(arms, ids, strict=True):
             yield PlannedTrial(of_arm[block], arm, seed)
 
 
 def _ids(
-    spec: StudySpec, workload: Workload, configurations: Configurations, arms: Iterable[Arm], seeds: Iterable[int]
+    spec: StudySpec,
+    workload: Workload,
+    configurations: Configurations,
+    arms: Iterable[Arm],
+    seeds: Iterable[int],
+    files: Files,
 ) -> Iterator[list[str]]:
     """The trial_ids of each arm, seed by seed."""
     evaluation = canonical(spec.evaluation.model_dump(mode="json"))
-    baseline = configurations.text(spec.baseline)
+    baseline = files.identity(files.located(spec.baseline), configurations)
     fingerprints: dict[str, str] = {}
 
     def fingerprint(config: Config) -> str:
@@ -89,7 +105,7 @@ def _ids(
         yield trial_ids(
             workload=workload.name,
             fingerprint=fingerprint(arm.config),
-            config=configurations.text(arm.config),
+            config=files.identity(arm.config, configurations),
             evaluation=evaluation,
             seeds=seeds,
             replicate=arm.replicate,

@@ -194,6 +194,6 @@ def open_study(path_or_name: str | Path, runs: str | Path = "runs") -> Study:
 
     folder = find_run_folder(path_or_name, Path(runs))
     with import_path(folder.source_folder()):
-        spec = load_study(folder.study_file, workload_lookup=find_workload)
+        spec = load_study(folder.study_file, workload_lookup=find_workload, files=folder.files())
         plan = make_plan(spec, find_workload(spec.workload))
     return Study(folder.path, spec, plan)

@@ -7,7 +7,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,9 +76,10 @@ class RunFolder:
             return self.storage / self.path.name / trial_id
         return self.trial(trial_id) / "checkpoint"
 
-    def write_settings(self, source_folder: str) -> None:
-        """Note the format of this folder and where the study file lay."""
-        write_atomically(self.settings_file, json.dumps({"format": FORMAT_VERSION, "source_folder": source_folder}))
+    def write_settings(self, source_folder: str, files: Mapping[str, str]) -> None:
+        """Note the format of this folder, where the study file lay, and the SHA-256 of the files that it names."""
+        settings = {"format": FORMAT_VERSION, "source_folder": source_folder, "files": dict(files)}
+        write_atomically(self.settings_file, json.dumps(settings))
 
     def source_folder(self) -> str:
         """The folder of the study file, or this folder's own where it is not noted."""
@@ -86,6 +87,13 @@ class RunFolder:
             return str(json.loads(self.settings_file.read_text(encoding="utf-8"))["source_folder"])
         except (OSError, ValueError, KeyError, TypeError):
             return str(self.path)
+
+    def files(self) -> dict[str, str]:
+        """SHA-256 of the files that the study names, as it last ran; so that reading it back needs none of them."""
+        try:
+            return dict(json.loads(self.settings_file.read_text(encoding="utf-8"))["files"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
 
     @contextmanager
     def locked(self) -> Iterator[None]:

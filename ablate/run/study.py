@@ -168,7 +168,7 @@ class _Execution:
     def _note_study(self) -> None:
         note_changes(self._folder, self._spec, self._ledger)
         write_atomically(self._folder.study_file, dump_study(self._spec))
-        self._folder.write_settings(str(Path(self._spec.folder or ".").resolve()))
+        self._folder.write_settings(str(Path(self._spec.folder or ".").resolve()), self._plan.files)
         facts = dict(self._ledger.study_note("facts", {}))
         facts |= {"versions": versions(), "hardware": hardware()} | git_state(Path(self._spec.folder or "."))
         self._ledger.set_study_note("facts", {name: value for name, value in facts.items() if name != "git_diff"})

@@ -19,7 +19,7 @@ from ablate.spec.fields import Fields
 from ablate.spec.file_model import StudyFile
 from ablate.spec.findings import Findings
 from ablate.spec.models import Config, Design, Factor, FactorModel, StudySpec
-from ablate.spec.paths import matching
+from ablate.spec.paths import leaf_paths, matching
 from ablate.spec.wording import shown
 
 
@@ -57,6 +57,7 @@ def load_study(
     seeds: int | None = None,
     workload_lookup: Lookup | None,
     folder: Path | str | None = None,
+    files: Mapping[str, str] | None = None,
 ) -> StudySpec:
     """Read a study file and all that it extends.
 
@@ -66,6 +67,7 @@ def load_study(
         workload_lookup: finds a workload by name, or raises LookupError with what is allowed; None checks nothing
             against the workload. The caller sees to it that the workload's code is on the import path.
         folder: where that code is; None: the folder of the file.
+        files: SHA-256 of files that configurations name, where a study is read back.
     Raises: SpecError with every problem of the file, each at its place.
     """
     early: list[Problem] = []
@@ -80,7 +82,7 @@ def load_study(
     spec = _resolve(findings, fields, read, workload, source=str(path), folder=home)
     findings.raise_any()
     assert spec is not None
-    return spec
+    return dataclasses.replace(spec, files=dict(files)) if files else spec
 
 
 def _find(findings: Findings, name: str | None, lookup: Lookup | None) -> Workload | None:
@@ -134,7 +136,7 @@ def _resolve(
         source=source,
         folder=folder,
         document=fields.document,
-        places=_places(findings, entries, factors, designs),
+        places=_places(findings, entries, factors, designs, read["baseline"]),
     )
 
 
@@ -143,12 +145,15 @@ def _places(
     entries: Mapping[str, FactorModel | None],
     factors: Sequence[Factor],
     designs: Sequence[Design],
+    baseline: Mapping[str, Any],
 ) -> dict[str, tuple[str, int, int]]:
-    """Where the designs stand, by name, the `when` of factors, by path, and the number of seeds."""
+    """Where what a plan may find wrong stands, as StudySpec.places has it."""
     found = {design.name: findings.place(("designs", index, design.kind)) for index, design in enumerate(designs)}
     for key, model in entries.items():
         if model is not None and model.when is not None:
             place = findings.place(("factors", key, "when"))
             found |= {factor.path: place for factor in factors if matching(key, [factor.path]) and factor.when}
+        found |= {f"factors.{factor.path}": findings.place(("factors", key)) for factor in factors if factor.path == key}
+    found |= {f"baseline.{path}": findings.place(("baseline", *path.split("."))) for path in leaf_paths(baseline)}
     found["seeds.count"] = findings.place(("seeds", "count"))
     return {name: (place.file, place.line, place.column) for name, place in found.items()}

@@ -275,7 +275,9 @@ class StudySpec:
         source: the file's name as given, for messages.
         folder: the folder of the file: on the import path of commands and workers.
         places: file, line and column of what a plan may still find wrong: a design by its name, the `when` of a
-            factor by its path, `seeds.count`.
+            factor by its path, `seeds.count`, `factors.<path>` and `baseline.<path>` as written.
+        files: SHA-256 of files that configurations name, by the name as written, of a study that is read back: its
+            plan needs no file.
     """
 
     study: str
@@ -299,6 +301,7 @@ class StudySpec:
     warnings: tuple[str, ...] = ()
     source: str = ""
     folder: str = ""
+    files: dict[str, str] = field(default_factory=dict)
     document: Config = field(default_factory=dict)
     """The merged file itself (after `extends` and `--set`), what `study.yaml` of a run folder holds."""
     places: dict[str, tuple[str, int, int]] = field(default_factory=dict, compare=False, repr=False)

@@ -172,6 +172,10 @@ class Workload:
             the table is missing.
         fingerprint: config -> hash of the data's content, a part of each trial's identity. It reads the
             section `data` alone.
+        files: path of the configuration that names a file -> path that takes the SHA-256 of its content, for
+            files of the user's. A plan fills both in; the name itself is no part of a trial's identity.
+        later: path -> the value that means what was before the path existed: with it, it is no part of a
+            trial's identity either.
         sources: packages and modules whose source files make up the code hash.
         metrics: every metric it reports; None: not known before it runs.
         primary: metric that an `ablate init` file compares.
@@ -184,6 +188,8 @@ class Workload:
     prepared_key: Callable[[Mapping[str, Any]], str] | None = None
     scales: str | None = None
     fingerprint: Callable[[Mapping[str, Any]], str] = lambda _config: ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    later: Mapping[str, Any] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     metrics: frozenset[str] | None = None
     primary: str = ""

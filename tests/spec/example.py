@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -81,6 +81,8 @@ class Workload:
     )
     primary: str = "eval/neg_elbo_per_token"
     fingerprint: Callable[[Mapping[str, Any]], str] = lambda config: str(config.get("data"))
+    files: Mapping[str, str] = field(default_factory=dict)
+    later: Mapping[str, Any] = field(default_factory=dict)
 
 
 TYPED = Workload("typed")
