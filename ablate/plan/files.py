@@ -57,7 +57,7 @@ class Files:
         return [replace(arm, config=self.located(arm.config)) for arm in arms]
 
     def identity(self, config: Config, texts: Configurations) -> str:
-        """Canonical JSON of what the identity covers: no path of a file, nothing that is as it was before it existed."""
+        """Canonical JSON of what the identity covers: no name of a file, nothing that is as before it existed."""
         sections = {path.partition(".")[0] for path in (*self._keys, *self._later)}
         return texts.text(config | {key: self._section(key, config[key], texts) for key in sections if key in config})
 

@@ -11,14 +11,17 @@ import torch
 from ablate.errors import StudyError
 from ablate.workloads.sequence_vae.config import Reference
 from ablate.workloads.sequence_vae.data import PAD, target_mask
+from ablate.workloads.sequence_vae.data_table import write_sequences
 from ablate.workloads.sequence_vae.reference import one_thread, train_reference
-from ablate.workloads.sequence_vae.reference_table import META, open_table, prepare_table
-from ablate.workloads.synthetic_sequences.config import Config, prepared_key
+from ablate.workloads.sequence_vae.reference_table import open_table, prepare_table
+from ablate.workloads.sequence_vae.table_files import META
+from ablate.workloads.synthetic_sequences.config import Config, prepared_key, sequences_key
 from ablate.workloads.synthetic_sequences.generator import generate
 from ablate.workloads.synthetic_sequences.workload import prepare
 from tests.workloads.conftest import tiny
 
 KEY = prepared_key(tiny())
+DATA = sequences_key(tiny())
 
 
 @pytest.fixture
@@ -29,18 +32,32 @@ def folder(shared_dir, tmp_path):
 
 
 def bytes_of(folder):
-    return {path.name: path.read_bytes() for path in sorted((folder / KEY).iterdir())}
+    return {path.name: path.read_bytes() for key in (KEY, DATA) for path in sorted((folder / key).iterdir())}
 
 
-def no_data():
+def tables(folder):
+    """The tables of a folder; a lock of each table may be left beside them, and nothing else."""
+    assert {path.name for path in folder.glob(".*")} <= {f".{KEY}.lock", f".{DATA}.lock"}
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def no_data(folder):
     raise AssertionError("the data were made again")
 
 
 def test_a_whole_table_is_left_as_it_is(folder):
-    before = {path: path.stat().st_mtime_ns for path in (folder / KEY).iterdir()}
-    prepared = prepare_table(KEY, no_data, Reference(), folder)
+    before = {path: path.stat().st_mtime_ns for path in folder.glob("*/*")}
+    prepared = prepare_table(KEY, DATA, no_data, Reference(), folder)
     assert prepared.warnings == ()
-    assert {path: path.stat().st_mtime_ns for path in (folder / KEY).iterdir()} == before
+    assert {path: path.stat().st_mtime_ns for path in folder.glob("*/*")} == before
+
+
+def test_references_over_the_same_data_share_its_table(folder):
+    other = tiny(reference={"seed": 1})
+    prepare_table(prepared_key(other), DATA, no_data, Config.model_validate(other).reference, folder)
+    first, second = open_table(KEY, folder), open_table(prepared_key(other), folder)
+    assert first.tokens.filename == second.tokens.filename
+    assert (first.surprisal != second.surprisal).any()
 
 
 def test_it_comes_out_the_same_bytes_whatever_the_threads(shared_dir, tmp_path):
@@ -53,7 +70,7 @@ def test_it_comes_out_the_same_bytes_whatever_the_threads(shared_dir, tmp_path):
         torch.set_num_threads(threads)
     assert bytes_of(tmp_path) == bytes_of(shared_dir)
     assert prepared.sha256 == json.loads((shared_dir / KEY / META).read_text())["files"]["surprisal.npy"]["sha256"]
-    assert [path.name for path in tmp_path.iterdir()] == [KEY]
+    assert tables(tmp_path) == sorted([KEY, DATA])
 
 
 def flip(path):
@@ -63,37 +80,46 @@ def flip(path):
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("key", "damage", "said"),
     [
-        (lambda table: flip(table / "surprisal.npy"), "surprisal.npy has another checksum"),
-        (lambda table: flip(table / "factors.npy"), "factors.npy has another checksum"),
-        (lambda table: (table / "tokens.npy").write_bytes(b""), "tokens.npy has 0 bytes, "),
-        (lambda table: (table / "lengths.npy").unlink(), "FileNotFoundError: "),
-        (lambda table: (table / META).write_text("{"), "JSONDecodeError: "),
-        (lambda table: (table / META).write_text("[]"), "TypeError: "),
-        (lambda table: (table / META).unlink(), "FileNotFoundError: "),
+        (KEY, lambda table: flip(table / "surprisal.npy"), "surprisal.npy has another checksum"),
+        (DATA, lambda table: flip(table / "factors.npy"), "factors.npy has another checksum"),
+        (DATA, lambda table: (table / "tokens.npy").write_bytes(b""), "tokens.npy has 0 bytes, "),
+        (DATA, lambda table: (table / "lengths.npy").unlink(), "FileNotFoundError: "),
+        (KEY, lambda table: (table / META).write_text("{"), "JSONDecodeError: "),
+        (DATA, lambda table: (table / META).write_text("[]"), "TypeError: "),
+        (KEY, lambda table: (table / META).unlink(), "FileNotFoundError: "),
     ],
 )
-def test_a_damaged_table_is_made_again_with_a_warning(folder, shared_dir, damage, said):
-    damage(folder / KEY)
+def test_a_damaged_table_is_made_again_with_a_warning(folder, shared_dir, key, damage, said):
+    damage(folder / key)
     (warning,) = prepare(tiny(), folder).warnings
-    assert warning.startswith(f"the reference table {KEY} is damaged ({said}")
+    assert warning.startswith(f"the {'data' if key == DATA else 'reference'} table {key} is damaged ({said}")
     assert warning.endswith("): it is made again")
     assert bytes_of(folder) == bytes_of(shared_dir)
-    assert [path.name for path in folder.iterdir()] == [KEY]
+    assert tables(folder) == sorted([KEY, DATA])
 
 
-def test_two_that_make_it_at_once_get_the_same(tmp_path):
+def test_a_reference_over_other_data_is_made_again(folder, shared_dir):
+    meta = json.loads((folder / KEY / META).read_text())
+    (folder / KEY / META).write_text(json.dumps(meta | {"data_sha256": "0" * 64}))
+    (warning,) = prepare(tiny(), folder).warnings
+    assert "is damaged (its data_sha256 is 0000" in warning
+    assert bytes_of(folder) == bytes_of(shared_dir)
+
+
+def test_of_two_that_make_it_at_once_one_does(tmp_path):
     both_have_begun = threading.Barrier(2, timeout=60)
     config = Config.model_validate(tiny())
-    made = []
+    made, written = [], []
 
-    def load():
-        both_have_begun.wait()
-        return generate(config.data)
+    def write(folder):
+        written.append(folder)
+        return write_sequences(folder, generate(config.data))
 
     def make():
-        made.append(prepare_table(KEY, load, config.reference, tmp_path))
+        both_have_begun.wait()
+        made.append(prepare_table(KEY, DATA, write, config.reference, tmp_path))
 
     threads = [threading.Thread(target=make) for _ in range(2)]
     for thread in threads:
@@ -101,12 +127,13 @@ def test_two_that_make_it_at_once_get_the_same(tmp_path):
     for thread in threads:
         thread.join()
     assert made[0] == made[1]
-    assert [path.name for path in tmp_path.iterdir()] == [KEY]
+    assert len(written) == 1
+    assert tables(tmp_path) == sorted([KEY, DATA])
 
 
 def test_what_was_left_by_a_killed_process_does_no_harm(shared_dir, tmp_path):
-    (tmp_path / f".{KEY}-00000000").mkdir()
-    (tmp_path / f".{KEY}-00000000" / "tokens.npy").write_bytes(b"half")
+    (tmp_path / f".{DATA}-00000000").mkdir()
+    (tmp_path / f".{DATA}-00000000" / "tokens.npy").write_bytes(b"half")
     prepare(tiny(), tmp_path)
     assert bytes_of(tmp_path) == bytes_of(shared_dir)
 

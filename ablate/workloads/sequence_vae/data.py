@@ -21,11 +21,13 @@ class SequenceData:
     """N padded sequences of up to T tokens. The arrays may be memory-mapped.
 
     Attributes:
-        tokens: [N, T] integers; each row BOS, its content, EOS, then PAD.
+        tokens: [N, T] integers; each row BOS, its content, EOS, then PAD; a row that was cut has no EOS.
         lengths: [N] tokens of each row without the padding; lengths - 1 target positions are active.
         splits: for each of SPLITS the rows that belong to it.
         vocabulary: number of distinct tokens, PAD, BOS and EOS among them.
         factors: [N] integers for each known generative factor, by name; empty where none is known.
+        units: [N] 64-bit hash of what a row is told apart by (its group, or its content), so that rows that belong
+            together stay together; None: the hash of its tokens.
         optimal_nll: [N] nats, -log p(x) of the true distribution, or None where it is not known.
         factor_nll: [N] nats, -log p(x | true factors), or None.
     """
@@ -35,6 +37,7 @@ class SequenceData:
     splits: dict[str, Array]
     vocabulary: int
     factors: dict[str, Array] = field(default_factory=dict)
+    units: Array | None = None
     optimal_nll: Array | None = None
     factor_nll: Array | None = None
 

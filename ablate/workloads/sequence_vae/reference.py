@@ -73,10 +73,10 @@ def train_reference(data: SequenceData, settings: Reference) -> TrainedReference
     return TrainedReference(decoder.requires_grad_(requires_grad=False), step, best_step, best)
 
 
-def surprisals(decoder: Decoder, data: SequenceData) -> NDArray[np.float32]:
-    """[N, L] nats, -log p(next token | prefix) of every row of the data; 0 where there is no target."""
-    rows = np.arange(len(data.tokens))
-    return np.concatenate([nll.numpy() for nll, _ in _scores(decoder, data, rows)])
+def surprisals(decoder: Decoder, data: SequenceData, rows: Array | None = None) -> Iterator[NDArray[np.float32]]:
+    """Parts of [N, L] nats, -log p(next token | prefix) of the rows, by default all; 0 where there is no target."""
+    for nll, _ in _scores(decoder, data, np.arange(len(data.tokens)) if rows is None else rows):
+        yield nll.numpy()
 
 
 def nll_per_token(decoder: nn.Module, data: SequenceData, rows: Array) -> float:

@@ -24,7 +24,7 @@ from ablate.workloads.sequence_vae.config import (
     Training,
 )
 from ablate.workloads.sequence_vae.metric_names import metric_names
-from ablate.workloads.sequence_vae.table_key import table_key
+from ablate.workloads.sequence_vae.table_key import data_key, table_key
 
 GENERATOR_VERSION = 1
 """Raised when the same `data` section yields other sequences."""
@@ -101,10 +101,14 @@ def data_fingerprint(config: Mapping[str, Any]) -> str:
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
+def sequences_key(config: Mapping[str, Any]) -> str:
+    """Key of the data table that a configuration needs."""
+    return data_key(data_fingerprint(config), [Path(__file__).parent / "generator.py"])
+
+
 def prepared_key(config: Mapping[str, Any]) -> str:
     """Key of the reference table that a configuration needs."""
-    reference = Reference.model_validate(dict(config.get("reference", {})))
-    return table_key(data_fingerprint(config), reference, Path(__file__).parent / "generator.py")
+    return table_key(sequences_key(config), Reference.model_validate(dict(config.get("reference", {}))))
 
 
 WORKLOAD = Workload(

@@ -9,17 +9,24 @@ from typing import Any
 
 from ablate.workloads.contract import ArmScale, Prepared, Trial
 from ablate.workloads.sequence_vae import train_disentangled
+from ablate.workloads.sequence_vae.data_table import write_sequences
 from ablate.workloads.sequence_vae.objective import arm_scale
 from ablate.workloads.sequence_vae.reference_table import is_prepared, open_table, prepare_table
 from ablate.workloads.sequence_vae.trial_setup import trial_settings
-from ablate.workloads.synthetic_sequences.config import Config, prepared_key
+from ablate.workloads.synthetic_sequences.config import Config, prepared_key, sequences_key
 from ablate.workloads.synthetic_sequences.generator import generate
 
 
 def prepare(config: Mapping[str, Any], shared_dir: Path) -> Prepared:
     """Draw the sequences, train the reference and write the table of both, unless it is there and whole."""
     settings = Config.model_validate(dict(config))
-    return prepare_table(prepared_key(config), lambda: generate(settings.data), settings.reference, shared_dir)
+    return prepare_table(
+        prepared_key(config),
+        sequences_key(config),
+        lambda folder: write_sequences(folder, generate(settings.data)),
+        settings.reference,
+        shared_dir,
+    )
 
 
 def train(config: Mapping[str, Any], trial: Trial) -> dict[str, float]:
