@@ -92,13 +92,23 @@ def _open(name: str, runs: Path) -> Study:
 @app.command()
 def init(
     file: Annotated[Path, typer.Argument(metavar="[FILE]", help="Where to write it.")] = Path("study.yaml"),
-    workload: Annotated[str | None, typer.Option(help="A workload's name; default: synthetic_sequences.")] = None,
+    workload: Annotated[
+        str | None, typer.Option(help="A workload's name, or package.module:function; default: synthetic_sequences.")
+    ] = None,
 ) -> None:
     """Write a commented study file that runs."""
     from ablate.spec.template import study_template
-    from ablate.workloads import find_workload
+    from ablate.workloads import default_settings, find_workload, import_path
 
-    text = study_template(find_workload(workload or "synthetic_sequences"))
+    name = workload or "synthetic_sequences"
+    with import_path(file.parent):
+        try:
+            found = find_workload(name)
+        except (Exception, SystemExit) as error:
+            reason = str(error) if type(error) is LookupError else f"{type(error).__name__}: {error}"
+            raise SpecError(f"--workload: got {name!r}; {reason}") from error
+        settings = default_settings(found)
+    text = study_template(found, settings)
     try:
         with file.open("x", encoding="utf-8") as stream:
             stream.write(text)
@@ -106,6 +116,8 @@ def init(
         raise SpecError(f"{file}: exists already; name another file") from None
     except OSError as error:
         raise SpecError(f"{file}: {error.strerror}") from None
+    if ":" in name and not settings:
+        _say(f"what {name} reads of its config is not known; write it under baseline, in place of the examples there")
     _say(f"wrote {file}; try: ablate plan {file}")
 
 

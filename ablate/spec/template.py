@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
 
 from pydantic import BaseModel
+
+from ablate.spec.dumping import dump_document
+from ablate.spec.paths import leaf_paths, value_at
 
 
 class Workload(Protocol):
@@ -23,15 +28,61 @@ class Workload(Protocol):
         """The metric that arms are compared by."""
 
 
-def study_template(workload: Workload | None) -> str:
-    """A commented study file: for the loss stack where the workload has it, else with names to replace."""
-    if workload is None or (workload.config_type is not None and "reconstruction" in workload.config_type.model_fields):
+def study_template(workload: Workload | None, settings: Mapping[str, Any] | None = None) -> str:
+    """A commented study file: for the loss stack where the workload has it, else for the settings of a function.
+
+    Args:
+        settings: of a function of the user's own, with their defaults; without them names to replace are written.
+    """
+    if settings:
+        parts = OWN | _parts(settings)
+    elif workload is None or (
+        workload.config_type is not None and "reconstruction" in workload.config_type.model_fields
+    ):
         parts = LOSS_STACK
     else:
         parts = OWN
     name = workload.name if workload else "synthetic_sequences"
     primary = (workload.primary if workload else "") or parts["primary"]
-    return TEMPLATE.format(**{**parts, "workload": name, "primary": primary})
+    goal = "maximize" if any(word in primary.lower() for word in GROWING) else "minimize"
+    return TEMPLATE.format(**{**parts, "workload": name, "primary": primary, "goal": goal})
+
+
+def _parts(settings: Mapping[str, Any]) -> dict[str, str]:
+    """What the file says of settings: all of them, the first that can be varied as a factor, others as remarks."""
+    levels = dict(_levels(settings))
+    lines = [f"{path}: {shown}" for path, shown in levels.items()]
+    if not lines:
+        return {"baseline": _indented(settings)}
+    first = next(iter(levels))
+    return {
+        "question": f"Does {first} matter?",
+        "baseline": _indented(settings),
+        "factors": "".join([f"  {lines[0]}\n", *(f"# {line}\n" for line in lines[1:])]),
+        "designs": f"  - one_at_a_time: {first}     # each other level, the rest at baseline\n",
+    }
+
+
+def _levels(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Levels to try of each setting that has a size, then of each switch, as the file writes them."""
+    values = {path: value_at(settings, path) for path in leaf_paths(settings)}
+    for path, value in values.items():
+        if isinstance(value, float) and value > 0:
+            yield path, "[0.5x, 1x, 2x]     # multiples of the baseline's value"
+        elif isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            yield path, "[1x, 2x]"
+    for path, value in values.items():
+        if isinstance(value, bool):
+            yield path, "[true, false]"
+
+
+def _indented(settings: Mapping[str, Any]) -> str:
+    text = dump_document(json.loads(json.dumps(settings)))  # a tuple is a list there
+    return "".join(f"  {line}\n" for line in text.splitlines())
+
+
+#: Parts of a metric's name that say that more of it is better.
+GROWING = ("accuracy", "acc", "auc", "f1", "score", "r2", "bleu", "mig")
 
 
 TEMPLATE = """\
@@ -55,7 +106,7 @@ seeds: {{count: 6}}                # the same seeds for every arm; fewer than 6 
 controls: {{aa: 1}}                # the baseline again with other streams: what chance alone can do
 
 metrics:
-  primary: {{name: {primary}, goal: minimize, sesoi: {sesoi}}}   # sesoi: smallest effect of interest
+  primary: {{name: {primary}, goal: {goal}, sesoi: {sesoi}}}   # sesoi: smallest effect of interest
 {secondary}"""
 
 LOSS_STACK = {

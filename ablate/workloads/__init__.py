@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import difflib
 import importlib
+import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ablate.workloads.contract import Workload
+from ablate.workloads.own_function import describe_function
+from ablate.workloads.reported_metrics import read_settings
 
 #: Where each built-in workload describes itself; those modules import no torch.
 BUILT_IN = {
@@ -32,18 +35,50 @@ def load_object(reference: str) -> Any:
 def find_workload(name: str) -> Workload:
     """The workload that a study file names.
 
-    Raises: LookupError for a name that is neither built in nor `module:function`; else as load_object.
+    Raises: LookupError for a name that is neither built in nor `module:function`, for a function that is not there,
+        and for one that cannot be a trial function; else what importing its module raises.
     """
     if name in BUILT_IN:
         workload = load_object(BUILT_IN[name])
         assert isinstance(workload, Workload)
         return workload
     if ":" not in name:
-        near = difflib.get_close_matches(name, BUILT_IN, n=1)
+        module, _, function = name.rpartition(".")
+        near = difflib.get_close_matches(name, BUILT_IN, n=1) or ([f"{module}:{function}"] if module else [])
         meant = f"; did you mean {near[0]}?" if near else ""
         raise LookupError(f"allowed: {', '.join(sorted(BUILT_IN))} or package.module:function{meant}")
-    load_object(name)
-    return Workload(name=name, train=name, sources=(name.partition(":")[0],))
+    return describe_function(name, _own(name))
+
+
+def _own(name: str) -> object:
+    """What `module:function` refers to, for a user who may have mistyped either.
+
+    Raises: as load_object; LookupError where there is no such module or function.
+    """
+    module, _, function = name.partition(":")
+    try:
+        return load_object(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        places = "the study file's folder, the current one and what is installed"
+        raise LookupError(f"no module {error.name}; looked in {places}") from None
+    except AttributeError:
+        if module not in sys.modules or hasattr(sys.modules[module], function):
+            raise
+        functions = [key for key, value in vars(sys.modules[module]).items() if inspect.isfunction(value)]
+        near = difflib.get_close_matches(function, functions, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise LookupError(f"module {module} has no {function}{meant}") from None
+
+
+def default_settings(workload: Workload) -> dict[str, Any]:
+    """The settings of a function of the user's own, with their defaults, as far as it tells; {} for a built-in one."""
+    if workload.name in BUILT_IN:
+        return {}
+    if workload.config_type is not None:
+        return workload.config_type().model_dump()
+    return read_settings(load_object(workload.name))
 
 
 def import_folders(study_folder: str | Path) -> tuple[str, ...]:
