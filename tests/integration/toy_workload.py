@@ -37,4 +37,5 @@ def _fail(fault, start):
 
 
 def train_silently(config, trial):
-    return dict(other=config["x"])  # not said by a dict display, so not known before it runs
+    metrics = {"other": config["x"]}  # returned by name, so that the text does not say what is reported
+    return metrics
