@@ -11,6 +11,7 @@ import typer
 from ablate.errors import SpecError, StudyError
 
 if TYPE_CHECKING:
+    from ablate.plan.geometry import StudyGeometry
     from ablate.plan.model import Plan
     from ablate.record.frames import Study
     from ablate.spec.models import StudySpec
@@ -140,14 +141,15 @@ def plan(
     planned, workload = _load_plan(file, overrides, seeds)
     states, cost = _recorded(planned, runs)
     if json:
-        _print_json(plan_json(planned, states))
+        _print_json(plan_json(planned, states, _geometry(planned, workload, runs)))
         return
     from rich.console import Console
 
     from ablate.plan.describe import plan_text
 
     console = Console()
-    for part in plan_text(planned, states, cost, _scales(planned, workload, runs)):
+    scales = _scales(planned, workload, runs)
+    for part in plan_text(planned, states, cost, scales, geometry=_geometry(planned, workload, runs)):
         console.print(part)
 
 
@@ -176,6 +178,39 @@ def _scales(planned: Plan, workload: Workload, runs: Path) -> list[Any] | None:
 
     scales = load_object(workload.scales)([arm.config for arm in planned.arms], planned.spec.baseline, shared)
     return list(scales)
+
+
+def _geometry(planned: Plan, workload: Workload, runs: Path) -> StudyGeometry | None:
+    """What the reference table says of terms and arms, where it was measured."""
+    from ablate.plan.geometry import read_geometry
+
+    return read_geometry(planned, workload, runs / planned.spec.study / "reference")
+
+
+@app.command()
+def terms(
+    file: File,
+    json: Json = False,
+    threshold: Annotated[float, typer.Option(min=0, max=1, help="Cosine from which terms are one group.")] = 0.95,
+    runs: Runs = DEFAULT_RUNS,
+    overrides: Set = None,
+) -> None:
+    """Show what the data can tell apart of terms and arms, by the reference pass alone."""
+    from ablate.plan.geometry import geometry_json
+    from ablate.run.geometry import measured_geometry
+
+    planned, workload = _load_plan(file, overrides)
+    geometry = measured_geometry(planned, workload, runs / planned.spec.study, threshold, _say)
+    if json:
+        _print_json(geometry_json(geometry, planned.spec.study))
+        return
+    from rich.console import Console
+
+    from ablate.plan.geometry_text import geometry_text
+
+    console = Console()
+    for part in geometry_text(geometry, planned.spec.study):
+        console.print(part)
 
 
 @app.command()

@@ -11,6 +11,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ablate.plan.geometry import StudyGeometry, geometry_json
+from ablate.plan.geometry_text import distance_text, geometry_warnings, resolution
 from ablate.plan.model import Plan
 
 WAITING = "WAITING"
@@ -30,8 +32,13 @@ class Scale(Protocol):
         """Each term's share of the mean effective token weight."""
 
 
-def plan_json(plan: Plan, states: Mapping[str, str]) -> dict[str, Any]:
-    """A plan as JSON values. `states` holds the state of the trials on record, by trial_id."""
+def plan_json(plan: Plan, states: Mapping[str, str], geometry: StudyGeometry | None = None) -> dict[str, Any]:
+    """A plan as JSON values.
+
+    Args:
+        states: state of the trials on record, by trial_id.
+        geometry: what the reference table says of terms and arms; left out where it was not measured.
+    """
     effect = plan.power.detectable_effect_sd
     return {
         "study": plan.spec.study,
@@ -50,11 +57,16 @@ def plan_json(plan: Plan, states: Mapping[str, str]) -> dict[str, Any]:
             "detectable_effect_sd": effect if math.isfinite(effect) else None,
             "can_reject": plan.power.can_reject,
         },
+        **({"geometry": geometry_json(geometry, plan.spec.study)} if geometry is not None else {}),
     }
 
 
 def plan_text(
-    plan: Plan, states: Mapping[str, str], cost: float | None, scales: Sequence[Scale | None] | None
+    plan: Plan,
+    states: Mapping[str, str],
+    cost: float | None,
+    scales: Sequence[Scale | None] | None,
+    geometry: StudyGeometry | None = None,
 ) -> list[RenderableType]:
     """A plan for a terminal.
 
@@ -63,18 +75,26 @@ def plan_text(
         cost: mean seconds of a finished trial, None where there is none.
         scales: what the reference table says of each arm, None where it is missing; None for a workload that
             has no such table.
+        geometry: what it says of terms and arms; None where it was not measured.
     """
     weighted = scales is not None
     scales = scales if scales is not None else [None] * len(plan.arms)
-    parts: list[RenderableType] = [_heading(plan), arms_table(plan, scales)]
+    parts: list[RenderableType] = [_heading(plan), arms_table(plan, scales, geometry)]
     first = next((scale for scale in scales if scale is not None), None)
     if weighted and first is None:
-        parts.append(Text("β_eff and shares: once the reference is trained, by `ablate run`.", style="dim"))
+        made = "once the reference is trained, by `ablate terms FILE` or `ablate run FILE`."
+        parts.append(Text(f"β_eff, shares and distances: {made}", style="dim"))
     elif first is not None:
         parts.append(Text(f"shares of the mean effective token weight: {', '.join(first.shares)}", style="dim"))
-    parts.append(Group(*(Text(line) for line in (_trials(plan, states), _cost(plan, states, cost), conclusion(plan)))))
+        if geometry is None:
+            parts.append(Text("distance of each arm from the baseline: `ablate terms FILE` measures it.", style="dim"))
+    lines = [_trials(plan, states), _cost(plan, states, cost), conclusion(plan)]
+    lines += [resolution(geometry)] if geometry is not None else []
+    parts.append(Group(*map(Text, lines)))
     parts += [Text(f"note: {note}") for note in plan.notes]
-    parts += [Text(f"warning: {warning}", style="yellow") for warning in (*plan.warnings, *small_shares(plan, scales))]
+    warnings = [*plan.warnings, *small_shares(plan, scales)]
+    warnings += geometry_warnings(geometry) if geometry is not None else []
+    parts += [Text(f"warning: {warning}", style="yellow") for warning in warnings]
     return parts
 
 
@@ -83,16 +103,21 @@ def _heading(plan: Plan) -> Text:
     return heading.append(f"\n{plan.spec.question}", style="") if plan.spec.question else heading
 
 
-def arms_table(plan: Plan, scales: Sequence[Scale | None]) -> Table:
-    """One row an arm: what it changes, whose row it is, and its scale where that is known."""
+def arms_table(plan: Plan, scales: Sequence[Scale | None], geometry: StudyGeometry | None = None) -> Table:
+    """One row an arm: what it changes, whose row it is, and its scale and distance where they are known."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     known = any(scale is not None for scale in scales)
     for name in ("arm", "designs", *(("β_eff", "shares") if known else ())):
         table.add_column(name, overflow="fold")
+    if geometry is not None:
+        table.add_column("distance", justify="right")
     for arm, scale in zip(plan.arms, scales, strict=True):
         cells = [arm.label, ", ".join(arm.designs)]
         if known:
             cells += [f"{scale.beta_eff:.3g}", _shares(scale)] if scale is not None else ["", ""]
+        if geometry is not None:
+            found = geometry.arms.get(arm.label)
+            cells.append(distance_text(found.distance) if found is not None else "")
         table.add_row(*map(Text, cells))
     return table
 

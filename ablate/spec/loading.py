@@ -153,7 +153,9 @@ def _places(
         if model is not None and model.when is not None:
             place = findings.place(("factors", key, "when"))
             found |= {factor.path: place for factor in factors if matching(key, [factor.path]) and factor.when}
-        found |= {f"factors.{factor.path}": findings.place(("factors", key)) for factor in factors if factor.path == key}
+        found |= {
+            f"factors.{factor.path}": findings.place(("factors", key)) for factor in factors if factor.path == key
+        }
     found |= {f"baseline.{path}": findings.place(("baseline", *path.split("."))) for path in leaf_paths(baseline)}
     found["seeds.count"] = findings.place(("seeds", "count"))
     return {name: (place.file, place.line, place.column) for name, place in found.items()}

@@ -170,6 +170,8 @@ class Workload:
         prepared_key: config -> key of the Prepared it needs, without making it.
         scales: `module:function` (configs, baseline, shared_dir) -> list[ArmScale | None]; None where
             the table is missing.
+        geometry: `module:function` ({"config", "settings"}, shared_dir) -> Prepared; measures the inner products of
+            the terms' weight matrices at these settings, on the table of that configuration. None: there are none.
         fingerprint: config -> hash of the data's content, a part of each trial's identity. It reads the
             section `data` alone.
         files: path of the configuration that names a file -> path that takes the SHA-256 of its content, for
@@ -187,6 +189,7 @@ class Workload:
     prepare: str | None = None
     prepared_key: Callable[[Mapping[str, Any]], str] | None = None
     scales: str | None = None
+    geometry: str | None = None
     fingerprint: Callable[[Mapping[str, Any]], str] = lambda _config: ""
     files: Mapping[str, str] = field(default_factory=dict)
     later: Mapping[str, Any] = field(default_factory=dict)

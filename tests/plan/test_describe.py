@@ -80,7 +80,7 @@ def test_text(plan):
         "token_aggregation=token_mean  one_at_a_time",
         "beta=0.5                      one_at_a_time",
         "beta=2.0                      one_at_a_time",
-        "β_eff and shares: once the reference is trained, by `ablate run`.",
+        "β_eff, shares and distances: once the reference is trained, by `ablate terms FILE` or `ablate run FILE`.",
         "trials: 10 = 5 arms x 2 seeds (3 to 4); 2 done, 8 to do (1 COMPLETE, 1 FAIL, 1 RUNNING, 7 WAITING)",
         "cost: 8 trials x 90.0 s = 12.0 min of one worker",
         "test: maxt_signflip, alpha 0.05, a family of 4 arms, 2 pairs; smallest p 0.5; no difference can be found",
@@ -101,6 +101,7 @@ def test_text_with_scales_notes_and_markup_in_names(plan):
     assert text[2].split() == ["arm", "designs", "β_eff", "shares"]
     assert text[3].split() == ["baseline", "baseline", "0.9", "97%", "3%", "0%"]
     assert text[13] == "shares of the mean effective token weight: a, b, c"
+    assert text[14] == "distance of each arm from the baseline: `ablate terms FILE` measures it."
     assert "cost: 80 trials; no trial is finished yet to tell how long one takes" in text
     assert "note: leave_one_out: raw_weight skipped, the baseline has it at `ablate_to` already" in text
     assert text[-1] == ("warning: b has 3.0 % of the baseline's effective token weight; leaving it out changes little")

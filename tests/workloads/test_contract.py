@@ -31,6 +31,7 @@ class TestWorkload:
             workload.train: ["config", "trial"],
             workload.prepare: ["config", "shared_dir"],
             workload.scales: ["configs", "baseline", "shared_dir"],
+            workload.geometry: ["request", "shared_dir"],
         }
         for reference, parameters in takes.items():
             assert list(inspect.signature(load_object(reference)).parameters) == parameters

@@ -118,6 +118,7 @@ WORKLOAD = Workload(
     prepare="ablate.workloads.synthetic_sequences.workload:prepare",
     prepared_key=prepared_key,
     scales="ablate.workloads.synthetic_sequences.workload:scales",
+    geometry="ablate.workloads.synthetic_sequences.workload:geometry",
     fingerprint=data_fingerprint,
     sources=("ablate.workloads", "losses"),
     metrics=metric_names(("total_correlation", "dip_vae_i", "code_usage"), factors=True, likelihood=True),

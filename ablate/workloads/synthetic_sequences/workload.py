@@ -1,4 +1,4 @@
-"""The functions that WORKLOAD names: prepare, train, scales."""
+"""The functions that WORKLOAD names: prepare, train, scales, geometry."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ablate.workloads.sequence_vae import train_disentangled
 from ablate.workloads.sequence_vae.data_table import write_sequences
 from ablate.workloads.sequence_vae.objective import arm_scale
 from ablate.workloads.sequence_vae.reference_table import is_prepared, open_table, prepare_table
+from ablate.workloads.sequence_vae.term_geometry import prepare_gram
 from ablate.workloads.sequence_vae.trial_setup import trial_settings
 from ablate.workloads.synthetic_sequences.config import Config, prepared_key, sequences_key
 from ablate.workloads.synthetic_sequences.generator import generate
@@ -58,3 +59,8 @@ def scales(
         table = tables[key]
         found.append(None if table is None else arm_scale(trial_settings(config), table, base))
     return found
+
+
+def geometry(request: Mapping[str, Any], shared_dir: Path) -> Prepared:
+    """Measure what `ablate terms` reads on the table of `request["config"]`, at `request["settings"]`."""
+    return prepare_gram(prepared_key(request["config"]), request["settings"], shared_dir)

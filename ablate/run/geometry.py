@@ -1,0 +1,43 @@
+"""Measuring the geometry of a study: the reference pass where it is missing, then one pass over its table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ablate.errors import SpecError, StudyError
+from ablate.plan.geometry import StudyGeometry, gram_request, read_geometry
+from ablate.plan.geometry_text import no_geometry
+from ablate.plan.model import Plan
+from ablate.record.run_folder import RunFolder
+from ablate.workloads import import_path, load_object
+from ablate.workloads.contract import Workload
+
+
+def measured_geometry(
+    plan: Plan, workload: Workload, folder: Path, threshold: float, say: Callable[[str], None]
+) -> StudyGeometry:
+    """The geometry of a study, measured where it was not yet; what is made stays in the run folder.
+
+    Raises: SpecError for a workload without one, or training data without a token; StudyError where another process
+        holds the study, or the reference pass fails.
+    """
+    request = gram_request(plan.spec, plan.arms, workload)
+    if request is None or workload.prepare is None or workload.geometry is None:
+        raise SpecError(no_geometry(plan.spec.workload))
+    reference = folder / "reference"
+    found = read_geometry(plan, workload, reference, threshold)
+    if found is None:
+        say(f"measuring {len(request.settings)} settings on the reference table in {reference}")
+        folder.mkdir(parents=True, exist_ok=True)
+        config = plan.spec.baseline
+        with import_path(plan.spec.folder), RunFolder(folder).locked():
+            try:
+                load_object(workload.prepare)(config, reference)
+                load_object(workload.geometry)({"config": config, "settings": request.settings}, reference)
+            except OSError as error:
+                raise StudyError(f"{folder}: {error.strerror or error}; name another with --runs DIR") from error
+        found = read_geometry(plan, workload, reference, threshold)
+    if found is None:
+        raise SpecError(f"{plan.spec.study}: the training data have no token to predict, so no term has a weight")
+    return found
