@@ -37,5 +37,4 @@ def _fail(fault, start):
 
 
 def train_silently(config, trial):
-    metrics = {"other": config["x"]}  # returned by name, so that the text does not say what is reported
-    return metrics
+    return {} | {"other": config["x"]}  # so that its text does not say what it reports
