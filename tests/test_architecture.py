@@ -17,6 +17,9 @@ ALLOWED = {
     "ablate/spec": {"pydantic", "pydantic_core", "ruamel", "ablate.errors"},
     "ablate/plan": {"pydantic", "rich", "scipy", "numpy", "ablate.errors", "ablate.spec", "ablate.workloads"},
     "ablate/workloads/contract.py": {"numpy", "pydantic"},
+    "ablate/workloads/sequence_file": {
+        "numpy", "pyarrow", "pydantic", "regex", "tokenizers", "ablate.errors", "ablate.workloads",
+    },
     "ablate/workloads": {"torch", "numpy", "scipy", "pydantic", "losses", "ablate.errors"},
     "ablate/record/optuna_storage.py": {
         "optuna", "sqlalchemy", "ablate.errors", "ablate.plan", "ablate.spec", "ablate.record",
@@ -93,6 +96,7 @@ def loaded_after(code: str) -> set[str]:
         "import ablate",
         "import ablate.cli",
         "import losses.config",
+        "import ablate.workloads.sequence_file.config",
         "import ablate.workloads.synthetic_sequences.config",
     ],
 )

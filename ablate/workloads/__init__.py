@@ -17,6 +17,7 @@ from ablate.workloads.reported_metrics import read_settings
 
 #: Where each built-in workload describes itself; those modules import no torch.
 BUILT_IN = {
+    "sequence_file": "ablate.workloads.sequence_file.config:WORKLOAD",
     "synthetic_sequences": "ablate.workloads.synthetic_sequences.config:WORKLOAD",
 }
 

@@ -1,0 +1,48 @@
+"""What every data source does once its tables can be made: train a trial over them, say the scale of arms."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ablate.workloads.contract import ArmScale, Prepared, Trial
+from ablate.workloads.sequence_vae import train_disentangled
+from ablate.workloads.sequence_vae.objective import arm_scale
+from ablate.workloads.sequence_vae.reference_table import is_prepared, open_table
+from ablate.workloads.sequence_vae.trial_setup import trial_settings
+
+Prepare = Callable[[Mapping[str, Any], Path], Prepared]
+PreparedKey = Callable[[Mapping[str, Any]], str]
+
+
+def train_trial(config: Mapping[str, Any], trial: Trial, prepare: Prepare, key: PreparedKey) -> dict[str, float]:
+    """Train one trial over the table in its shared folder; without such a folder it makes a table of its own.
+
+    Args:
+        config: whole, the workload's defaults filled in.
+    Returns: the metrics of the last step.
+    Raises: as train_disentangled.train; StudyError where the shared folder does not hold the table.
+    """
+    if trial.shared_dir is not None:
+        return train_disentangled.train(config, open_table(key(config), trial.shared_dir), trial)
+    with tempfile.TemporaryDirectory() as folder:
+        made = prepare(config, Path(folder)).key
+        return train_disentangled.train(config, open_table(made, Path(folder)), trial)
+
+
+def arm_scales(
+    configs: Sequence[Mapping[str, Any]], baseline: Mapping[str, Any], shared_dir: Path, key: PreparedKey
+) -> list[ArmScale | None]:
+    """What the tables say of each arm before it trains; None where an arm's table is missing."""
+    base = trial_settings(baseline)
+    tables = {}
+    found: list[ArmScale | None] = []
+    for config in configs:
+        made = key(config)
+        if made not in tables:
+            tables[made] = open_table(made, shared_dir) if is_prepared(made, shared_dir) else None
+        table = tables[made]
+        found.append(None if table is None else arm_scale(trial_settings(config), table, base))
+    return found
