@@ -23,7 +23,7 @@ from losses import (
 
 DEFAULTS = {
     "examples": 512,
-    "steps": 300,
+    "steps": 200,
     "batch_size": 32,
     "learning_rate": 1.0e-2,
     "width": 24,
