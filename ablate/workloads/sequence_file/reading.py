@@ -140,7 +140,7 @@ def _json_rows(path: Path, names: Sequence[str]) -> Rows:
         if not line.strip():
             continue
         try:
-            found = json.loads(line)
+            found = json.loads(line.strip())
         except (ValueError, RecursionError) as error:
             _refuse(path, number, f"not JSON: {error}")
         if not isinstance(found, dict):
