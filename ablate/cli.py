@@ -74,11 +74,20 @@ def _load(file: Path, overrides: list[str] | None, seeds: int | None) -> tuple[S
     return spec, workload
 
 
-def _load_plan(file: Path, overrides: list[str] | None = None, seeds: int | None = None) -> tuple[Plan, Workload]:
-    from ablate.plan.planning import make_plan
+def _load_plan(
+    file: Path, overrides: list[str] | None = None, seeds: int | None = None, runs: Path | None = None
+) -> tuple[Plan, Workload]:
+    """The plan of a file; with `runs`, after what its searches have proposed on record there."""
+    from ablate.plan.planning import Planner
 
     spec, workload = _load(file, overrides, seeds)
-    return make_plan(spec, workload), workload
+    planner = Planner(spec, workload)
+    folder = None if runs is None else runs / spec.study
+    if folder is None or not planner.search_names() or not (folder.is_dir() or spec.track.optuna):
+        return planner.plan({}), workload
+    from ablate.record.frames import recorded_plan
+
+    return recorded_plan(planner, spec, folder), workload
 
 
 def _open(name: str, runs: Path) -> Study:
@@ -138,7 +147,7 @@ def plan(
     """Show arms, trials, cost and what the study can conclude; starts nothing."""
     from ablate.plan.describe import plan_json
 
-    planned, workload = _load_plan(file, overrides, seeds)
+    planned, workload = _load_plan(file, overrides, seeds, runs)
     states, cost = _recorded(planned, runs)
     if json:
         _print_json(plan_json(planned, states, _geometry(planned, workload, runs)))

@@ -24,6 +24,7 @@ ALLOWED = {
     "ablate/record/optuna_storage.py": {
         "optuna", "sqlalchemy", "ablate.errors", "ablate.plan", "ablate.spec", "ablate.record",
     },
+    "ablate/record/optuna_search.py": {"optuna", "ablate.errors", "ablate.plan", "ablate.spec", "ablate.record"},
     "ablate/record/mlflow_tracking.py": {"mlflow", "sqlalchemy", "ablate.record", "ablate.workloads"},
     "ablate/record": {"pandas", "ablate.errors", "ablate.plan", "ablate.spec", "ablate.workloads"},
     "ablate/run/ray_tune.py": {"ray", "ablate.errors", "ablate.run", "ablate.spec", "ablate.workloads"},

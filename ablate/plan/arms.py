@@ -79,13 +79,14 @@ class ArmBuilder:
         """
         config = self.spec.baseline
         first = Arm(BASELINE, config, (BASELINE,), self.base, role="baseline", relative=relative(config))
-        merged = {self._content(config): first}
+        merged = {self.content(config): first}
         for index, design in enumerate(self.spec.designs):
-            self._expand(design, f"designs[{index}].{design.kind}", merged)
+            if design.search is None:
+                self._expand(design, f"designs[{index}].{design.kind}", merged)
         for path in self.conditions.whens:
             if path in self.asleep - self.awake:
-                raise self._problem(path, f"factors.{path}.when", "never true in any arm, so the factor never varies")
-        return _distinct(merged.values())
+                raise self.problem(path, f"factors.{path}.when", "never true in any arm, so the factor never varies")
+        return distinct(merged.values())
 
     def _expand(self, design: Design, path: str, merged: dict[bytes, Arm]) -> None:
         """Add the rows of one design to the arms."""
@@ -96,12 +97,12 @@ class ArmBuilder:
             if isinstance(row, Note):
                 self.notes.append(f"{design.name}: {row.text}")
                 continue
-            config, values = self._configure(row.values)
-            reason = self.conditions.broken(config) or self.configurations.refusal(config)
+            config, values = self.configure(row.values)
+            reason = self.refusal(config)
             if reason is not None:
                 left_out.setdefault(reason, []).append(self._label(row, values))
                 continue
-            key = self._content(config)
+            key = self.content(config)
             known = merged.get(key)
             if known is None:
                 merged[key] = Arm(self._label(row, values), config, (design.name,), values, relative=relative(config))
@@ -113,16 +114,16 @@ class ArmBuilder:
             self.notes.append(f"{design.name}: with rows left out its effects are no longer orthogonal")
         if not kept:
             reasons = "; ".join(left_out) or "every row is the baseline"
-            raise self._problem(design.name, path, f"yields no arm: {reasons}")
+            raise self.problem(design.name, path, f"yields no arm: {reasons}")
 
     def _rows(self, design: Design, path: str) -> Rows:
         moved = Moved(units(design.over, self.factors, self.spec.together), self.labels.names, design.settings)
         try:
             yield from DESIGNS[design.kind](moved)
         except DesignError as error:
-            raise self._problem(design.name, path, str(error)) from None
+            raise self.problem(design.name, path, str(error)) from None
 
-    def _configure(self, values: Mapping[str, Any]) -> tuple[Config, dict[str, Any]]:
+    def configure(self, values: Mapping[str, Any]) -> tuple[Config, dict[str, Any]]:
         """The configuration of a row and the value of every studied path in it.
 
         A factor whose `when` is false keeps its baseline value, with all that moves together with it. Conditions may
@@ -132,7 +133,7 @@ class ArmBuilder:
         conditional = [path for path in chosen if path in self.conditions.whens]
         while True:
             config = self.configurations.changed(chosen)
-            fallen = [path for path in conditional if path in chosen and not self._varies(path, config)]
+            fallen = [path for path in conditional if path in chosen and not self.varies(path, config)]
             for path in fallen:
                 for member in self.group_of.get(path, (path,)):
                     chosen.pop(member, None)
@@ -142,27 +143,33 @@ class ArmBuilder:
         self.asleep.update(path for path in conditional if path not in chosen)
         return config, {**self.base, **chosen}
 
-    def _varies(self, path: str, config: Config) -> bool:
+    def varies(self, path: str, config: Config) -> bool:
+        """Whether the `when` of a factor holds."""
         try:
             return holds(self.conditions.whens[path], config)
         except ExpressionError as error:
-            raise self._problem(path, f"factors.{path}.when", str(error)) from None
+            raise self.problem(path, f"factors.{path}.when", str(error)) from None
 
-    def _content(self, config: Config) -> bytes:
+    def content(self, config: Config) -> bytes:
+        """What tells configurations apart."""
         return hashlib.sha256(self.configurations.text(config).encode()).digest()
+
+    def refusal(self, config: Config) -> str | None:
+        """Why an arm of this configuration cannot be; None where it can."""
+        return self.conditions.broken(config) or self.configurations.refusal(config)
 
     def _label(self, row: Row, values: Mapping[str, Any]) -> str:
         if row.kept is not None:
             return f"+{self.labels.names[row.kept[0].path]}"
         return self.labels.changes(values) or BASELINE
 
-    def _problem(self, place: str, path: str, message: str) -> SpecError:
+    def problem(self, place: str, path: str, message: str) -> SpecError:
         """An error at what the spec remembers the place of."""
         file, line, column = self.spec.places.get(place, (self.spec.source, 0, 0))
         return SpecError([Problem(file, line, column, path, message)])
 
 
-def _distinct(arms: Iterable[Arm]) -> list[Arm]:
+def distinct(arms: Iterable[Arm]) -> list[Arm]:
     """The arms with labels that differ: a second one of a name is numbered."""
     seen: Counter[str] = Counter()
     distinct = []

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from pydantic import BaseModel
 
 from ablate.errors import Problem, SpecError
-from ablate.plan.arms import ArmBuilder
-from ablate.plan.configurations import Configurations
+from ablate.plan.arms import BASELINE, ArmBuilder
 from ablate.plan.controls import replicates, with_twins
 from ablate.plan.files import Files
-from ablate.plan.identity import trial_ids
-from ablate.plan.model import Arm, Plan, PlannedTrial
+from ablate.plan.model import Arm, Pending, Plan, PlannedTrial, SearchResult
 from ablate.plan.power import test_power
+from ablate.plan.searches import CONFIRM_SEEDS, SearchPlanner, SearchTask, ranked, retuned, tuned_values
+from ablate.plan.space import Answer
+from ablate.plan.trials import TrialMaker
 from ablate.plan.warnings import plan_warnings
-from ablate.spec.models import Config, StudySpec
-from ablate.spec.paths import canonical
+from ablate.spec.models import StudySpec
 
 MAX_TRIALS = 10_000_000
+
+Results = Mapping[str, SearchResult]
+"""What each search has proposed so far, by name."""
 
 
 class Workload(Protocol):
@@ -46,68 +50,187 @@ class Workload(Protocol):
         """Paths that no identity covers where they have this value."""
 
 
-def make_plan(spec: StudySpec, workload: Workload) -> Plan:
+def make_plan(spec: StudySpec, workload: Workload, results: Results | None = None) -> Plan:
     """The arms and trials of a study, in the order in which they run.
+
+    Args:
+        results: what its searches have proposed so far; what they have yet to propose is `pending`.
+    Raises: SpecError for a design that yields no arm, a `when` that is never true.
+    """
+    return Planner(spec, workload).plan(results or {})
+
+
+class Planner:
+    """Makes the plan of a study, as far as it can be known, and the arms that searches propose.
 
     Raises: SpecError for a design that yields no arm, a `when` that is never true.
     """
-    builder = ArmBuilder(spec, workload.config_type)
-    files = Files(spec, workload.files, workload.later)
-    arms = files.arms([*with_twins(spec, builder.arms()), *replicates(spec)])
-    if len(arms) * spec.seeds.count > MAX_TRIALS:
-        most = MAX_TRIALS // len(arms)
-        message = f"got {spec.seeds.count}; allowed: at most {most} with {len(arms)} arms, {MAX_TRIALS} trials"
-        raise SpecError([Problem(*spec.places.get("seeds.count", (spec.source, 0, 0)), "seeds.count", message)])
-    family = sum(arm.role == "arm" for arm in arms)
-    power = test_power(spec.seeds.count, family, spec.analysis.alpha / spec.analysis.looks)
-    return Plan(
-        spec=spec,
-        arms=tuple(arms),
-        trials=tuple(_trials(spec, workload, builder.configurations, arms, files)),
-        power=power,
-        notes=tuple(builder.notes),
-        warnings=(*spec.warnings, *plan_warnings(spec, power)),
-        files=files.content,
-    )
 
+    def __init__(self, spec: StudySpec, workload: Workload) -> None:
+        self._spec = spec
+        self._builder = ArmBuilder(spec, workload.config_type)
+        self._files = Files(spec, workload.files, workload.later)
+        compared = [*with_twins(spec, self._builder.arms()), *replicates(spec)]
+        self._check_size(len(compared))
+        self._planner = SearchPlanner(spec, self._builder)
+        self.searches = self._planner.searches()
+        self.tunings = self._planner.tunings(compared)
+        self._check_seeds()
+        self._compared = self._files.arms(compared)
+        self._trials = TrialMaker(spec, workload.name, workload.fingerprint, self._builder.configurations, self._files)
+        self._block = range(spec.seeds.start, spec.seeds.start + spec.seeds.count)
 
-def _trials(
-    spec: StudySpec, workload: Workload, configurations: Configurations, arms: list[Arm], files: Files
-) -> Iterator[PlannedTrial]:
-    """Seed by seed every arm, so that a study stopped at any moment is balanced and paired."""
-    seeds = range(spec.seeds.start, spec.seeds.start + spec.seeds.count)
-    ids = list(_ids(spec, workload, configurations, arms, seeds, files))
-    for block, seed in enumerate(seeds):
-        for arm, of_arm in zip(arms, ids, strict=True):
-            yield PlannedTrial(of_arm[block], arm, seed)
-
-
-def _ids(
-    spec: StudySpec,
-    workload: Workload,
-    configurations: Configurations,
-    arms: Iterable[Arm],
-    seeds: Iterable[int],
-    files: Files,
-) -> Iterator[list[str]]:
-    """The trial_ids of each arm, seed by seed."""
-    evaluation = canonical(spec.evaluation.model_dump(mode="json"))
-    baseline = files.identity(files.located(spec.baseline), configurations)
-    fingerprints: dict[str, str] = {}
-
-    def fingerprint(config: Config) -> str:
-        data = configurations.section_text(config, "data")
-        if data not in fingerprints:
-            fingerprints[data] = workload.fingerprint(config)
-        return fingerprints[data]
-
-    for arm in arms:
-        yield trial_ids(
-            workload=workload.name,
-            fingerprint=fingerprint(arm.config),
-            config=files.identity(arm.config, configurations),
-            evaluation=evaluation,
-            seeds=seeds,
-            replicate=arm.replicate,
-            baseline=baseline if arm.relative else "null",
+    def plan(self, results: Results) -> Plan:
+        """The plan after what searches have proposed so far."""
+        pending = [*self._pending(self.tunings, results), *self._pending(self.searches, results)]
+        arms, untuned = self._tuned(results)
+        pending += [Pending(f"{arm.label}, once its nuisance factors are tuned", len(self._block)) for arm in untuned]
+        proposed = self._proposed(arms, results)
+        confirmed, awaited = self._confirmed(arms, results)
+        left = {arm.label for arm in untuned}
+        by_arm = [self._trials.trials(arm, self._block) for arm in arms if arm.label not in left]
+        trials = [of_arm[index] for index in range(len(self._block)) for of_arm in by_arm]
+        trials += [trial for arm, seeds in proposed + confirmed for trial in self._trials.trials(arm, seeds)]
+        family = sum(arm.role == "arm" for arm in arms)
+        power = test_power(len(self._block), family, self._spec.analysis.alpha / self._spec.analysis.looks)
+        return Plan(
+            spec=self._spec,
+            arms=(*_with_designs(arms, results), *(arm for arm, _ in proposed + confirmed)),
+            trials=tuple({trial.trial_id: trial for trial in trials}.values()),
+            power=power,
+            notes=tuple(self._builder.notes),
+            warnings=(*self._spec.warnings, *plan_warnings(self._spec, power)),
+            files=self._files.content,
+            pending=tuple(part for part in (*pending, *awaited) if part.trials),
+            searches=dict(results),
         )
+
+    def propose(self, task: SearchTask, number: int, answer: Answer, known: Iterable[Arm]) -> Arm | str:
+        """The arm of an answer: one of the known where it has that content already; or why there is none."""
+        made = self._planner.arm(task, number, answer)
+        if isinstance(made, str):
+            return made
+        (arm,) = self._files.arms([made])
+        content = self._builder.content(arm.config)
+        same = (other for other in known if _comparable(other) and self._builder.content(other.config) == content)
+        return next(same, arm) if task.arm is None else arm
+
+    def search_names(self) -> list[str]:
+        """Names of all searches, those of nuisance factors among them."""
+        return [task.name for task in (*self.tunings, *self.searches)]
+
+    def every_seed(self) -> list[int]:
+        """Each seed that some trial of the study may have."""
+        tuning = [seed for task in self.tunings[:1] for seed in task.seeds]
+        fresh = [task.settings.confirm.seeds for task in self.searches if task.settings.confirm]
+        return [*self._block, *tuning, *range(CONFIRM_SEEDS, CONFIRM_SEEDS + max(fresh, default=0))]
+
+    def trials_of(self, arm: Arm, seeds: Iterable[int]) -> list[PlannedTrial]:
+        """The trials of an arm, seed by seed."""
+        return self._trials.trials(arm, seeds)
+
+    # --- what hangs on results ---
+
+    def _tuned(self, results: Results) -> tuple[list[Arm], list[Arm]]:
+        """The compared arms with their nuisance factors tuned, and those that are not yet."""
+        if not self.tunings:
+            return list(self._compared), []
+        tasks = {task.arm.label: task for task in self.tunings if task.arm is not None}
+        found, untuned = [], []
+        for arm in self._compared:
+            task = tasks[arm.label if arm.role != "aa" else BASELINE]
+            result = results.get(task.name, SearchResult())
+            if task.complete(result):
+                found.append(retuned(arm, tuned_values(task, result)))
+            else:
+                found.append(arm)
+                untuned.append(arm)
+        return found, untuned
+
+    def _proposed(self, arms: Iterable[Arm], results: Results) -> list[tuple[Arm, tuple[int, ...]]]:
+        """The arms that only searches have, each with its seeds."""
+        known = {arm.label for arm in arms}
+        found: dict[str, tuple[Arm, tuple[int, ...]]] = {}
+        for task in (*self.tunings, *self.searches):
+            for proposal in task.own(results.get(task.name, SearchResult())):
+                if proposal.arm in known or proposal.arm in found:
+                    continue
+                made = self._planner.arm(task, proposal.number, Answer(dict(proposal.values), dict(proposal.shares)))
+                if isinstance(made, Arm):  # an edited constraint may refuse what was trained before
+                    (arm,) = self._files.arms([made])
+                    found[proposal.arm] = arm, proposal.seeds
+        return list(found.values())
+
+    def _confirmed(
+        self, arms: Iterable[Arm], results: Results
+    ) -> tuple[list[tuple[Arm, tuple[int, ...]]], list[Pending]]:
+        """The winners of each search and the baseline, on fresh seeds; and those that are not known yet."""
+        baseline = next(arm for arm in arms if arm.role == "baseline")
+        found: list[tuple[Arm, tuple[int, ...]]] = []
+        awaited = []
+        for number, task in enumerate(self.searches, 1):
+            confirm = task.settings.confirm
+            if confirm is None:
+                continue
+            name = f"confirm-{number}"
+            result = results.get(task.name, SearchResult())
+            if not task.complete(result):
+                awaited.append(Pending(f"{name}, the winners of {task.name} again", (confirm.top + 1) * confirm.seeds))
+                continue
+            seeds = tuple(range(CONFIRM_SEEDS, CONFIRM_SEEDS + confirm.seeds))
+            again = {f"{name}/{BASELINE}": baseline}
+            for proposal in ranked(task, result)[: confirm.top]:
+                again[f"{name}/{proposal.number}"] = self._arm_of(
+                    task, proposal.number, proposal.values, proposal.shares
+                )
+            found += [
+                (replace(arm, label=label, designs=(name,), role="confirm"), seeds) for label, arm in again.items()
+            ]
+        return found, awaited
+
+    def _arm_of(self, task: SearchTask, number: int, values: Mapping[str, Any], shares: Mapping[str, float]) -> Arm:
+        made = self._planner.arm(task, number, Answer(dict(values), dict(shares)))
+        assert isinstance(made, Arm)
+        return self._files.arms([made])[0]
+
+    def _pending(self, tasks: Iterable[SearchTask], results: Results) -> Iterable[Pending]:
+        for task in tasks:
+            result = results.get(task.name, SearchResult())
+            left = 0 if result.exhausted else max(task.settings.trials - len(task.own(result)), 0)
+            what = f"{left} proposals of {task.name} x {len(task.seeds)} seeds"
+            yield Pending(what, left * len(task.seeds), task.name)
+
+    # --- checks ---
+
+    def _check_size(self, arms: int) -> None:
+        if arms * self._spec.seeds.count > MAX_TRIALS:
+            most = MAX_TRIALS // arms
+            self._refuse_seeds(
+                f"got {self._spec.seeds.count}; allowed: at most {most} with {arms} arms, {MAX_TRIALS} trials"
+            )
+
+    def _check_seeds(self) -> None:
+        """Seeds that choose are never those that report."""
+        last = self._spec.seeds.start + self._spec.seeds.count
+        fresh = self.tunings or any(task.settings.confirm for task in self.searches)
+        if fresh and last > CONFIRM_SEEDS:
+            self._refuse_seeds(f"the block ends at {last - 1}; with confirm or nuisance it stays below {CONFIRM_SEEDS}")
+
+    def _refuse_seeds(self, message: str) -> None:
+        place = self._spec.places.get("seeds.count", (self._spec.source, 0, 0))
+        raise SpecError([Problem(*place, "seeds.count", message)])
+
+
+def _comparable(arm: Arm) -> bool:
+    """Whether a proposal of the same content is this arm."""
+    return arm.role in ("baseline", "arm", "proposal") and arm.replicate == 0
+
+
+def _with_designs(arms: Iterable[Arm], results: Results) -> list[Arm]:
+    """The compared arms, with the searches among their designs that proposed them too."""
+    also: dict[str, list[str]] = {}
+    for name, result in results.items():
+        for proposal in result.proposals:
+            if proposal.own and name not in also.setdefault(proposal.arm, []):
+                also[proposal.arm].append(name)
+    return [replace(arm, designs=(*arm.designs, *also[arm.label])) if arm.label in also else arm for arm in arms]

@@ -12,7 +12,9 @@ import pandas as pd
 
 from ablate.errors import StudyError
 from ablate.plan.model import Plan, PlannedTrial
+from ablate.plan.planning import Planner
 from ablate.record.history import read_history, value_at
+from ablate.record.optuna_search import search_results
 from ablate.record.optuna_storage import Ledger, LedgerTrial
 from ablate.record.run_folder import RunFolder
 from ablate.spec.models import StudySpec
@@ -188,12 +190,23 @@ def open_study(path_or_name: str | Path, runs: str | Path = "runs") -> Study:
         runs: the folder of run folders.
     Raises: StudyError where there is none.
     """
-    from ablate.plan.planning import make_plan
     from ablate.spec.loading import load_study
     from ablate.workloads import find_workload, import_path
 
     folder = find_run_folder(path_or_name, Path(runs))
     with import_path(folder.source_folder()):
         spec = load_study(folder.study_file, workload_lookup=find_workload, files=folder.files())
-        plan = make_plan(spec, find_workload(spec.workload))
+        plan = recorded_plan(Planner(spec, find_workload(spec.workload)), spec, folder.path)
     return Study(folder.path, spec, plan)
+
+
+def recorded_plan(planner: Planner, spec: StudySpec, folder: Path) -> Plan:
+    """The plan of a study after what its searches have proposed, as the records in its folder have it."""
+    names = planner.search_names()
+    ledger = Ledger.find(spec.track.optuna, folder, spec.study) if names else None
+    if ledger is None:
+        return planner.plan({})
+    try:
+        return planner.plan(search_results(ledger, spec.study, names))
+    finally:
+        ledger.close()

@@ -157,6 +157,11 @@ class Ledger:
             return None
 
     @property
+    def storage(self) -> Any:
+        """Optuna's storage, which holds the searches of the study as well."""
+        return self._storage
+
+    @property
     def goal(self) -> str:
         """The direction that the stored study has, which may not be the file's any more."""
         return str(self._study.direction.name).lower()
@@ -279,6 +284,8 @@ def _observed_ranges(plan: Plan) -> dict[str, tuple[float, float] | None]:
     ranges: dict[str, tuple[float, float] | None] = {}
     for factor in plan.spec.factors:
         values = [arm.factors[factor.path] for arm in plan.arms if factor.path in arm.factors]
+        if factor.kind in ("float", "int"):
+            values = [value for value in values if value is not None]  # weights that a simplex leaves open
         values += [bound for bound in (factor.low, factor.high) if bound is not None]
         numeric = bool(values) and all(map(_is_number, values))
         ranges[factor.path] = (float(min(values)), float(max(values))) if numeric else None

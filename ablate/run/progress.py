@@ -30,6 +30,9 @@ class StudyProgress(Protocol):
     def trials(self, planned: int, to_run: int, slots: int) -> contextlib.AbstractContextManager[None]:
         """Trials run while the context lasts."""
 
+    def expect(self, to_run: int) -> None:
+        """So many trials are to run in all, as far as it is known now."""
+
     def started(self, trial: PlannedTrial) -> None:
         """A trial was handed to a worker."""
 
@@ -88,6 +91,12 @@ class ConsoleProgress:
                 self._bar.refresh()
         self._bar = None
         self.say(self._line())
+
+    def expect(self, to_run: int) -> None:
+        """Count on another number of trials."""
+        self._to_run = to_run
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, total=to_run)
 
     def started(self, trial: PlannedTrial) -> None:  # noqa: ARG002 - the line counts, it does not name
         """Count a trial that began."""

@@ -15,7 +15,7 @@ import shutil
 import socket
 import uuid
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,6 +27,7 @@ for _variable, _value in {
     "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
     "TUNE_GLOBAL_CHECKPOINT_S": "1000000",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    "TUNE_FUNCTION_THREAD_TIMEOUT_S": "60",  # a trial that is stopped may take a while to leave its step
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }.items():
     os.environ.setdefault(_variable, _value)
@@ -55,8 +56,8 @@ class Driver(Protocol):
     def should_stop(self) -> bool:
         """Whether running trials are to be stopped now."""
 
-    def receive(self, message: Message) -> None:
-        """Take what a worker sent."""
+    def receive(self, message: Message) -> bool:
+        """Take what a worker sent. Returns: whether its trial is to end now."""
 
     def left(self, trial_id: str) -> None:
         """A trial's function came back without an ending: it was stopped."""
@@ -182,11 +183,11 @@ class Session:
             folder: for Ray's own files; emptied afterwards.
         Returns: why Ray gave up, or None.
         """
-        callback = _Callback(driver)
+        guard = _Guard(driver)
         tuner = tune.Tuner(
             tune.with_resources(_trial, _resources(self._run)),
             tune_config=tune.TuneConfig(
-                search_alg=_NextTrial(driver, self.slots()),
+                search_alg=_NextTrial(driver, guard, self.slots()),
                 num_samples=-1,
                 reuse_actors=True,
                 trial_name_creator=_name,
@@ -195,8 +196,8 @@ class Session:
             run_config=tune.RunConfig(
                 name=f"round-{uuid.uuid4().hex[:8]}",
                 storage_path=str(folder.resolve()),
-                callbacks=[callback],
-                stop=_StopAll(driver),
+                callbacks=[_Callback(driver, guard)],
+                stop=_Listener(driver, guard),
                 failure_config=tune.FailureConfig(max_failures=0),
                 verbose=0,
             ),
@@ -211,8 +212,8 @@ class Session:
             given_up = error
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        if callback.failure is not None:
-            raise callback.failure
+        if guard.failure is not None:
+            raise guard.failure
         return given_up
 
 
@@ -246,9 +247,10 @@ def _name(trial: Any) -> str:
 class _NextTrial(Searcher):  # type: ignore[misc]
     """Hands the driver's next trial to Tune."""
 
-    def __init__(self, driver: Driver, slots: int) -> None:
+    def __init__(self, driver: Driver, guard: _Guard, slots: int) -> None:
         super().__init__(metric=None, mode=None)
         self._driver = driver
+        self._guard = guard
         self._slots = slots
         self._live: set[str] = set()
 
@@ -257,7 +259,7 @@ class _NextTrial(Searcher):  # type: ignore[misc]
             return Searcher.FINISHED
         if len(self._live) >= self._slots:
             return None
-        assignment = self._driver.next_assignment()
+        assignment = self._guard(self._driver.next_assignment)
         if assignment is None:
             return Searcher.FINISHED if not self._live and self._driver.exhausted() else None
         self._live.add(trial_id)
@@ -282,14 +284,37 @@ class _NextTrial(Searcher):  # type: ignore[misc]
         self.__dict__.update(state)
 
 
-class _StopAll(tune.Stopper):  # type: ignore[misc]
-    """Ends the round when the driver says so."""
+class _Guard:
+    """Keeps an exception of the driver, which would abort Tune half-way, until Tune has come back."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
+        self.failure: Exception | None = None
+
+    def __call__(self, action: Callable[[], Any]) -> Any:
+        if self.failure is None:
+            try:
+                return action()
+            except Exception as error:  # noqa: BLE001 - raised again once Tune has come back
+                self.failure = error
+                self._driver.abort()
+        return None
+
+
+class _Listener(tune.Stopper):  # type: ignore[misc]
+    """Hands what workers send to the driver, and ends a trial, or the round, when the driver says so.
+
+    A stopper, since Tune asks it before anyone else about each result, and waits for what it says.
+    """
+
+    def __init__(self, driver: Driver, guard: _Guard) -> None:
+        self._driver = driver
+        self._guard = guard
 
     def __call__(self, trial_id: str, result: Any) -> bool:
-        return False
+        if "message" not in result:
+            return False
+        return bool(self._guard(lambda: self._driver.receive(Message.from_json(result["message"]))))
 
     def stop_all(self) -> bool:
         return self._driver.should_stop()
@@ -299,31 +324,17 @@ class _StopAll(tune.Stopper):  # type: ignore[misc]
 
 
 class _Callback(tune.Callback):  # type: ignore[misc]
-    """Carries what happens in Tune to the driver. An exception in it would abort Tune half-way, so it is kept."""
+    """Tells the driver how trials end in Tune."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, guard: _Guard) -> None:
         self._driver = driver
-        self.failure: Exception | None = None
-
-    def on_trial_result(
-        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **_info: Any
-    ) -> None:
-        if "message" in result:
-            self._guarded(lambda: self._driver.receive(Message.from_json(result["message"])))
+        self._guard = guard
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **_info: Any) -> None:
-        self._guarded(lambda: self._driver.left(trial.config["trial_id"]))
+        self._guard(lambda: self._driver.left(trial.config["trial_id"]))
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_info: Any) -> None:
-        self._guarded(lambda: self._driver.died(trial.config["trial_id"], _why(trial)))
-
-    def _guarded(self, action: Any) -> None:
-        if self.failure is None:
-            try:
-                action()
-            except Exception as error:  # noqa: BLE001 - raised again once Tune has come back
-                self.failure = error
-                self._driver.abort()
+        self._guard(lambda: self._driver.died(trial.config["trial_id"], _why(trial)))
 
     def get_state(self) -> None:
         return None

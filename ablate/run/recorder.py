@@ -102,7 +102,7 @@ class Recorder:
             self._ledger.note(entry, name, value)
         self._running[planned.trial_id] = _Running(planned, entry, HistoryFile(self._folder.history(planned.trial_id)))
         config_file = self._folder.trial(planned.trial_id) / "config.json"
-        write_atomically(config_file, json.dumps(planned.arm.config, indent=1))
+        write_atomically(config_file, json.dumps(planned.config, indent=1))
         self._with_tracker(lambda: self._open_run(self._ledger.get(entry)))
         return True
 
@@ -175,6 +175,12 @@ class Recorder:
         checkpoints = self._folder.checkpoints(trial_id)
         if outcome.state != "COMPLETE" or not self._keep_checkpoints or not any(checkpoints.glob("*")):
             shutil.rmtree(checkpoints, ignore_errors=True)
+
+    def prune(self, trial_id: str) -> Outcome:
+        """Record that a trial was stopped because it is behind. Returns: how it ended, with its last values."""
+        running = self._running[trial_id]
+        metrics = last_values(running.history.rows)
+        return self._finish(running, Outcome("PRUNED", value=metrics.get(self._primary.name), metrics=metrics))
 
     def release(self, trial_id: str) -> None:
         """Put a running trial back to WAITING; it goes on from its last checkpoint."""

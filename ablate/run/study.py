@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,8 +16,10 @@ from typing import Any, Literal
 
 from ablate.errors import SpecError, StudyError
 from ablate.plan.model import Plan, PlannedTrial
-from ablate.plan.planning import make_plan
+from ablate.plan.planning import Planner
+from ablate.plan.searches import SearchTask
 from ablate.record.mlflow_tracking import Tracker, TrackingError
+from ablate.record.optuna_search import SearchRecord, make_pruner, search_results
 from ablate.record.optuna_storage import STORAGE_ERRORS, Ledger, LedgerTrial
 from ablate.record.run_folder import RunFolder, write_atomically
 from ablate.run.assignment import Assignment
@@ -27,11 +30,12 @@ from ablate.run.provenance import code_hash, git_state, hardware, versions
 from ablate.run.ray_tune import Session, ray_session
 from ablate.run.reconcile import reconcile
 from ablate.run.recorder import Recorder
+from ablate.run.searches import Searches
 from ablate.run.stopping import StopRequest
 from ablate.run.summary import RunSummary, summarise
 from ablate.run.trial_queue import TrialQueue
 from ablate.spec.dumping import dump_study
-from ablate.spec.models import StudySpec
+from ablate.spec.models import EarlyStop, StudySpec
 from ablate.workloads import find_workload, import_folders, import_path
 from ablate.workloads.contract import Prepared, Row, Workload
 
@@ -66,8 +70,8 @@ def execute(spec: StudySpec, options: RunOptions, progress: StudyProgress) -> Ru
     """
     with import_path(spec.folder):
         workload = find_workload(spec.workload)
-        plan = make_plan(spec, workload)
-        chosen = _chosen(plan, options.arms)
+        planner = Planner(spec, workload)
+        _check_labels(planner.plan({}), options.arms)
         stop = StopRequest()
         with contextlib.ExitStack() as stack:
             stack.enter_context(stop.on_signals(progress.warn))
@@ -77,7 +81,7 @@ def execute(spec: StudySpec, options: RunOptions, progress: StudyProgress) -> Ru
             folder = _make_folder(options.runs / spec.study, spec.run.storage)
             stack.enter_context(folder.locked())
             try:
-                return _Execution(plan, workload, folder, options, progress, stop).run(chosen, session, stack)
+                return _Execution(planner, spec, workload, folder, options, progress, stop).run(session, stack)
             except (OSError, *STORAGE_ERRORS) as error:
                 raise StudyError(f"{folder.path}: {_first_line(error)}; nothing recorded so far is lost") from error
 
@@ -89,14 +93,13 @@ def needs_cluster_to_check(spec: StudySpec) -> bool:
     return not (plain and resources.cpu <= (os.cpu_count() or 1))
 
 
-def _chosen(plan: Plan, labels: Sequence[str]) -> list[PlannedTrial]:
+def _check_labels(plan: Plan, labels: Sequence[str]) -> None:
     known = [arm.label for arm in plan.arms]
     for label in labels:
         if label not in known:
             near = difflib.get_close_matches(label, known, 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise SpecError(f"--arm: got {label!r}; arms of this study: {', '.join(known)}{hint}")
-    return [trial for trial in plan.trials if not labels or trial.arm.label in labels]
 
 
 def _make_folder(path: Path, storage: str | None) -> RunFolder:
@@ -118,50 +121,71 @@ class _Execution:
 
     def __init__(
         self,
-        plan: Plan,
+        planner: Planner,
+        spec: StudySpec,
         workload: Workload,
         folder: RunFolder,
         options: RunOptions,
         progress: StudyProgress,
         stop: StopRequest,
     ) -> None:
-        self._plan = plan
-        self._spec = plan.spec
+        self._planner = planner
+        self._spec = spec
         self._workload = workload
         self._folder = folder
         self._options = options
         self._progress = progress
         self._stop = stop
         self._prepared: dict[str, Prepared] = {}
-        source = plan.spec.folder or "."
+        source = spec.folder or "."
         sources = workload.sources
         self._provenance: dict[str, Any] = {
-            "code_hash": plan.spec.code_version or code_hash(sources),
+            "code_hash": spec.code_version or code_hash(sources),
             **{name: value for name, value in git_state(Path(source)).items() if name != "git_diff"},
             "torch": versions(["torch"]).get("torch", ""),
         }
 
-    def run(self, chosen: list[PlannedTrial], session: Session | None, stack: contextlib.ExitStack) -> RunSummary:
+    def run(self, session: Session | None, stack: contextlib.ExitStack) -> RunSummary:
         track = self._spec.track
         self._ledger = Ledger.create(track.optuna, self._folder.path, self._spec.study, self._spec.metrics.primary.goal)
         stack.callback(self._ledger.close)
         self._tracker = Tracker(track.mlflow, self._folder.path, self._spec.study)
+        self._plan = self._planner.plan(search_results(self._ledger, self._spec.study, self._planner.search_names()))
         self._note_study()
         self._reconcile()
+        chosen = self._chosen()
         self._enter_trials(chosen)
         todo = self._todo(chosen)
-        if todo and not self._stop.reason:
+        searching = bool(self._plan.pending) and not self._options.arms
+        if (todo or searching) and not self._stop.reason:
             if session is None:
                 self._progress.say("starting Ray")
                 session = stack.enter_context(ray_session(self._spec.run))
             self._run_trials(todo, session)
-        elif not todo:
+        elif not (todo or searching):
             self._progress.say("every trial is recorded; nothing to run")
         latest = self._ledger.latest()
-        finished = all(trial.trial_id in latest and latest[trial.trial_id].finished for trial in self._plan.trials)
+        chosen = self._chosen()
+        finished = not self._plan.pending and all(
+            trial.trial_id in latest and latest[trial.trial_id].finished for trial in self._plan.trials
+        )
         with contextlib.suppress(TrackingError):
             self._tracker.end_study(finished)
-        return summarise(self._spec.study, self._folder, chosen, latest, ran=len(todo), stopped=self._stop.reason)
+        pending = 0 if self._options.arms else sum(part.trials for part in self._plan.pending)
+        return summarise(
+            self._spec.study,
+            self._folder,
+            chosen,
+            latest,
+            ran=len(todo) + int(searching),
+            stopped=self._stop.reason,
+            pending=pending,
+        )
+
+    def _chosen(self) -> list[PlannedTrial]:
+        """The trials that this invocation is about."""
+        labels = self._options.arms
+        return [trial for trial in self._plan.trials if not labels or trial.arm.label in labels]
 
     # --- before the trials ---
 
@@ -236,6 +260,7 @@ class _Execution:
             keep_checkpoints=self._spec.run.keep == "last",
             warn=self._progress.warn,
         )
+        searches = self._searches(session)
         queue = TrialQueue(
             todo,
             entries=self._ledger.latest,
@@ -245,13 +270,58 @@ class _Execution:
             run=self._spec.run,
             progress=self._progress,
             stop=self._stop,
+            searches=searches,
         )
+        pending = searches.pending if searches else 0
         with self._stop.on_signals(self._progress.warn):
-            self._prepare(todo, session)
-            with self._progress.trials(len(self._plan.trials), len(todo), session.slots()):
-                self._rounds(queue, session)
+            self._prepare(self._to_prepare(todo, searches), session)
+            with self._progress.trials(len(self._plan.trials) + pending, len(todo) + pending, session.slots()):
+                try:
+                    self._rounds(queue, session)
+                finally:
+                    self._plan = searches.plan if searches else self._plan
         if recorder.tracker_lags:
             self._reconcile()
+
+    def _searches(self, session: Session) -> Searches | None:
+        """What is still to be proposed; None where nothing is, or where some arms alone were asked for."""
+        if self._options.arms or not (self._planner.searches or self._planner.tunings):
+            return None
+        folder = self._folder.path / "searches"
+        folder.mkdir(exist_ok=True)
+        training = self._spec.baseline.get("training")
+        steps = training.get("steps") if isinstance(training, Mapping) else None
+        interval = max(1, round(steps * self._spec.evaluation.every)) if isinstance(steps, int) else None
+
+        def open_record(task: SearchTask) -> SearchRecord:
+            early = self._spec.early_stop if task.arm is None else EarlyStop()
+            return SearchRecord(
+                self._ledger.storage,
+                f"{self._spec.study}/{task.name}",
+                task.settings,
+                task.space,
+                make_pruner(early, interval, steps if isinstance(steps, int) else None),
+                folder / f"{hashlib.sha256(task.name.encode()).hexdigest()[:12]}.jsonl",
+            )
+
+        return Searches(
+            self._planner,
+            self._plan,
+            self._ledger,
+            open_record,
+            slots=session.slots(),
+            early_stop=self._spec.early_stop.kind != "none",
+        )
+
+    def _to_prepare(self, todo: Sequence[PlannedTrial], searches: Searches | None) -> list[PlannedTrial]:
+        """The trials that need tables: also those of the baseline, whose tables are those of all proposals.
+
+        With a reference for each seed, those on fresh seeds are made beforehand too.
+        """
+        if searches is None:
+            return list(todo)
+        baseline = next(arm for arm in self._plan.arms if arm.role == "baseline")
+        return [*todo, *self._planner.trials_of(baseline, self._planner.every_seed())]
 
     def _rounds(self, queue: TrialQueue, session: Session) -> None:
         fruitless = 0
@@ -291,7 +361,7 @@ class _Execution:
     def _notes(self, trial: PlannedTrial) -> Mapping[str, Any]:
         provenance = dict(self._provenance) | {"device": "cuda" if self._spec.run.resources.gpu else "cpu"}
         if self._workload.prepared_key is not None and self._prepared:
-            prepared = self._prepared[self._workload.prepared_key(trial.arm.config)]
+            prepared = self._prepared[self._workload.prepared_key(trial.config)]
             provenance |= {"reference_key": prepared.key, "reference_sha256": prepared.sha256}
         return {"provenance": provenance}
 
@@ -300,7 +370,7 @@ class _Execution:
             trial_id=trial.trial_id,
             attempt=attempt,
             train=self._workload.train,
-            config=trial.arm.config,
+            config=trial.config,
             baseline=self._spec.baseline if trial.arm.relative else None,
             evaluation=self._spec.evaluation.model_dump(),
             seed=trial.seed,
@@ -311,16 +381,25 @@ class _Execution:
             import_path=self._import_path(),
             last_step=last_row.step,
             last_row=last_row.metrics,
-            flush_on=self._spec.metrics.primary.name,
+            flush_on=self._flush_on(trial),
             timeout_s=self._spec.run.timeout_s,
         )
+
+    def _flush_on(self, trial: PlannedTrial) -> str:
+        """The metric whose report is sent at once: what says whether a proposal is behind, else the primary one."""
+        if trial.arm.role == "proposal" and self._spec.early_stop.kind != "none":
+            task = next((task for task in self._planner.searches if task.name in trial.arm.designs), None)
+            if task is not None:
+                return task.settings.objectives[0].name
+        return self._spec.metrics.primary.name
 
 
 def prepare_configs(workload: Workload, trials: Iterable[PlannedTrial]) -> dict[str, Mapping[str, Any]]:
     """One configuration for each table that the trials need, by its key."""
     if workload.prepared_key is None:
         return {}
-    return {workload.prepared_key(trial.arm.config): trial.arm.config for trial in trials}
+    configs = (trial.config for trial in trials)
+    return {workload.prepared_key(config): config for config in configs}
 
 
 def _first_line(error: BaseException) -> str:

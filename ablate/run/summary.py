@@ -30,6 +30,7 @@ class RunSummary:
     Attributes:
         states: how many of the chosen trials are in each state.
         ran: how many were to run.
+        pending: how many more the plan asks for, which no one can name yet.
         stopped: why the study stopped before its end, or "".
     """
 
@@ -39,6 +40,7 @@ class RunSummary:
     failures: tuple[Failure, ...]
     ran: int
     stopped: str
+    pending: int = 0
 
     @property
     def exit_code(self) -> int:
@@ -46,7 +48,7 @@ class RunSummary:
         if self.stopped == INTERRUPTED:
             return 130
         failed = [failure for failure in self.failures if failure.reason != "diverged"]
-        unfinished = self.states.get("WAITING", 0) + self.states.get("RUNNING", 0)
+        unfinished = self.states.get("WAITING", 0) + self.states.get("RUNNING", 0) + self.pending
         return 1 if failed or unfinished or self.stopped else 0
 
 
@@ -58,11 +60,18 @@ def summarise(
     *,
     ran: int,
     stopped: str,
+    pending: int = 0,
 ) -> RunSummary:
     """Count what became of the chosen trials."""
     entries = [latest[trial.trial_id] for trial in chosen]
     return RunSummary(
-        study, folder, Counter(entry.state for entry in entries), failures_of(entries), ran=ran, stopped=stopped
+        study,
+        folder,
+        Counter(entry.state for entry in entries),
+        failures_of(entries),
+        ran=ran,
+        stopped=stopped,
+        pending=pending,
     )
 
 

@@ -11,6 +11,7 @@ from ablate.record.optuna_storage import LedgerTrial, Outcome
 from ablate.run.assignment import Assignment, Message
 from ablate.run.progress import StudyProgress
 from ablate.run.recorder import Recorder
+from ablate.run.searches import Searches
 from ablate.run.stopping import StopRequest
 from ablate.run.worker import TIMEOUT_MARK
 from ablate.spec.models import Run
@@ -34,6 +35,7 @@ class TrialQueue:
         run: Run,
         progress: StudyProgress,
         stop: StopRequest,
+        searches: Searches | None = None,
     ) -> None:
         self._trials = {trial.trial_id: trial for trial in trials}
         self._waiting = deque(trials)
@@ -45,14 +47,20 @@ class TrialQueue:
         self._run = run
         self._progress = progress
         self._stop = stop
+        self._searches = searches
         self._failures = 0
+        self._errors: set[str] = set()
         self.ended = 0
 
     # --- what the executor asks ---
 
     def next_assignment(self) -> Assignment | None:
-        """Claim the next waiting trial."""
-        while self._waiting and not self.should_stop():
+        """Claim the next waiting trial; where there is none, one that a search proposes."""
+        while not self.should_stop():
+            if not self._waiting:
+                self._propose()
+            if not self._waiting:
+                return None
             trial = self._waiting.popleft()
             entry = self._known[trial.trial_id]
             if self._recorder.begin(trial, entry, self._notes(trial)):
@@ -60,9 +68,22 @@ class TrialQueue:
                 return self._assignment(trial, entry.attempt, self._recorder.last_row(trial.trial_id))
         return None
 
+    def _propose(self) -> None:
+        """Take in what searches can name now."""
+        if self._searches is None:
+            return
+        new = self._searches.more(running=bool(self._recorder.running))
+        if new:
+            self._known = dict(self._entries())
+        self._trials |= {trial.trial_id: trial for trial in new}
+        self._waiting.extend(trial for trial in new if not self._known[trial.trial_id].finished)
+        self._progress.expect(len(self._trials) + self._searches.pending)
+
     def exhausted(self) -> bool:
         """Whether no trial is left to start and none is running."""
-        return not self._waiting and not self._recorder.running
+        if self._waiting or self._recorder.running:
+            return False
+        return self._searches is None or self._searches.complete
 
     def should_stop(self) -> bool:
         """Whether running trials are to be stopped now."""
@@ -70,11 +91,17 @@ class TrialQueue:
 
     # --- what the executor tells ---
 
-    def receive(self, message: Message) -> None:
-        """Record what a worker sent."""
+    def receive(self, message: Message) -> bool:
+        """Record what a worker sent. Returns: whether its trial is to end now."""
+        trial_id = message.trial_id
+        if trial_id not in self._recorder.running or self._recorder.attempt_of(trial_id) != message.attempt:
+            return True
         outcome = self._recorder.receive(message)
+        if outcome is None and self._searches is not None and self._searches.behind(trial_id, message.rows):
+            outcome = self._recorder.prune(trial_id)
         if outcome is not None:
-            self._ended(message.trial_id, outcome)
+            self._ended(trial_id, outcome)
+        return outcome is not None and message.ending is None
 
     def left(self, trial_id: str) -> None:
         """Put back a trial that was stopped before its end."""
@@ -133,11 +160,15 @@ class TrialQueue:
     def _ended(self, trial_id: str, outcome: Outcome) -> None:
         self.ended += 1
         self._progress.ended(self._trials[trial_id], outcome)
+        if self._searches is not None:
+            self._searches.ended(trial_id, outcome)
         if outcome.state == "FAIL" and outcome.reason != "diverged":
             self._failures += 1
+            self._errors.add(f"{outcome.reason}: {outcome.error.splitlines()[0] if outcome.error else ''}")
             allowed = self._run.max_failure_rate * len(self._trials)
             if self._failures >= FEWEST_FAILURES and self._failures > allowed:
+                same = f"; each with {next(iter(self._errors))}" if len(self._errors) == 1 else ""
                 self._stop.ask(
                     f"{self._failures} of {len(self._trials)} trials failed, more than run.max_failure_rate "
-                    f"{self._run.max_failure_rate:g} allows"
+                    f"{self._run.max_failure_rate:g} allows{same}"
                 )

@@ -11,7 +11,7 @@ from ablate.spec.designs import Unit
 from ablate.spec.expressions import ExpressionError, holds, parse
 from ablate.spec.file_model import DesignModel
 from ablate.spec.findings import Findings, Loc
-from ablate.spec.models import Config, Controls, EarlyStop, Factor, Run, Seeds
+from ablate.spec.models import VARIED, Config, Controls, Factor, Run, Seeds
 from ablate.spec.paths import leaf_paths, matching, same, value_at
 from ablate.spec.wording import hint, listed, shown
 
@@ -142,31 +142,28 @@ def check_scale(findings: Findings, baseline: Config, factors: Iterable[Factor],
         findings.add(("baseline", "reconstruction", "zfree_reference_scale"), message)
 
 
+def check_vary(findings: Findings, seeds: Seeds | None, baseline: Config, factors: Iterable[Factor]) -> None:
+    """Add a problem for each thing to vary with the seed that the configuration has no seed for."""
+    paths = set(leaf_paths(baseline))
+    studied = {factor.path for factor in factors}
+    for index, part in enumerate(seeds.vary if seeds else ()):
+        path = VARIED.get(part)
+        loc: Loc = ("seeds", "vary", index)
+        if path is not None and path not in paths:
+            findings.add(loc, f"got {part}; the workload's configuration has no {path}")
+        elif path in studied:
+            findings.add(loc, f"got {part}, but {path} is a factor of the study; allowed: one of the two")
+
+
 # --- what is not there yet -----------------------------------------------------------------------
 
 
-def check_not_yet(
-    findings: Findings,
-    designs: Iterable[DesignModel | None],
-    seeds: Seeds | None,
-    early_stop: EarlyStop | None,
-    run: Run | None,
-) -> None:
+def check_not_yet(findings: Findings, designs: Iterable[DesignModel | None], run: Run | None) -> None:
     """Add a problem for each design or setting that the schema knows and that does not exist yet."""
     for index, design in enumerate(designs):
-        if design is not None and "search" in design.model_fields_set:
-            message = (
-                f"not there yet; allowed: {', '.join(kind for kind in DesignModel.model_fields if kind != 'search')}"
-            )
-            findings.add(("designs", index, "search"), message, at_key=True)
         if design is not None and design.leave_group_out == "auto":
             message = "got auto, which is not there yet; allowed: a list of groups of factors"
             findings.add(("designs", index, "leave_group_out"), message)
-    if seeds is not None and set(seeds.vary) != {"training"}:
-        findings.add(("seeds", "vary"), "varying more than training is not there yet; allowed: [training]")
-    if early_stop is not None and early_stop.kind != "none":
-        message = f"got {shown(early_stop.kind)}; a search alone may stop early, and there is none yet; allowed: none"
-        findings.add(("early_stop", "kind"), message)
     if run is not None and run.pack not in ("auto", 1):
         findings.add(("run", "pack"), f"got {run.pack}; training trials together is not there yet; allowed: auto, 1")
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
-from ablate.spec.file_model import DesignModel
+from ablate.spec.file_model import DesignModel, Search
 from ablate.spec.findings import Findings, Loc
-from ablate.spec.models import MISSING, Design, Factor
+from ablate.spec.models import MISSING, Design, Factor, SearchSettings
 from ablate.spec.paths import matching, same
 from ablate.spec.wording import MAX_SHOWN, cut, hint, listed
 
@@ -53,7 +53,7 @@ def resolve_together(
     taken: set[str] = set()
     for index, group in enumerate(groups):
         loc: Loc = ("together", index)
-        paths = _factors_of(findings, group, loc, factors, known)
+        paths = factors_of(findings, group, loc, factors, known)
         if paths is None:
             continue
         if len(paths) < 2:
@@ -66,7 +66,7 @@ def resolve_together(
     return tuple(resolved)
 
 
-def _factors_of(
+def factors_of(
     findings: Findings, globs: Sequence[str], loc: Loc, factors: Mapping[str, Factor], known: Iterable[str]
 ) -> tuple[str, ...] | None:
     """The factors that globs stand for, in the file's order; None where one stands for none."""
@@ -91,8 +91,14 @@ def resolve_designs(
     factors: Mapping[str, Factor],
     together: Sequence[Sequence[str]],
     known: Sequence[str],
+    search: Callable[[Search, Loc, Sequence[Unit]], SearchSettings | None],
 ) -> tuple[Design, ...]:
-    """The designs in order. `known` are the keys of `factors`, also of those that could not be read."""
+    """The designs in order.
+
+    Args:
+        known: the keys of `factors`, also of those that could not be read.
+        search: reads the settings of a search over units, and adds what is wrong with them.
+    """
     counts: Counter[str] = Counter()
     designs: list[Design] = []
     for index, model in enumerate(models):
@@ -101,7 +107,7 @@ def resolve_designs(
         kind = next(iter(model.model_fields_set))
         loc: Loc = ("designs", index, kind)
         groups, settings, loc = _ranges(getattr(model, kind), loc)
-        reached = [_factors_of(findings, group, place, factors, known) for group, place in groups]
+        reached = [factors_of(findings, group, place, factors, known) for group, place in groups]
         counts[kind] += 1
         if not all(reached):
             continue
@@ -109,8 +115,13 @@ def resolve_designs(
         over = tuple(path for path in factors if any(path in paths for paths in resolved))
         if kind == "leave_group_out":
             settings = {"groups": resolved}
-        if message := _unfit(kind, units(over, factors, together), settings):
+        moved = units(over, factors, together)
+        if message := _unfit(kind, moved, settings):
             findings.add(loc, message)
+        elif model.search is not None:
+            found = search(model.search, loc[:-1], moved)
+            designs.append(Design(kind, f"{kind}-{counts[kind]}", over, search=found))
+            continue
         designs.append(Design(kind, kind if counts[kind] == 1 else f"{kind}-{counts[kind]}", over, settings))
     return tuple(designs)
 

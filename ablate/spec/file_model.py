@@ -8,13 +8,16 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from ablate.spec.models import (
     Analysis,
+    Confirm,
     Controls,
     EarlyStop,
     Evaluation,
     FactorModel,
     Metrics,
+    Objective,
     ReportSettings,
     Run,
+    SamplerName,
     Section,
     Seeds,
     Track,
@@ -60,14 +63,39 @@ class Search(Section):
 
     over: Globs
     """The factors that are searched."""
-    sampler: Literal["tpe", "gp", "cmaes", "nsga2", "nsga3", "random", "qmc", "grid", "brute_force"] = "tpe"
+    sampler: SamplerName = "tpe"
     """Optuna's sampler of that name."""
-    trials: Annotated[int, Field(ge=1)] = 40
+    trials: Annotated[int, Field(ge=1, le=100_000)] = 40
     """How many arms are proposed."""
     simplex: bool = False
     """Search shares of the effective token weight, which keeps the effective beta fixed."""
+    objective: str | Annotated[tuple[Objective, ...], Field(strict=False, min_length=1)] | None = None
+    """A `select/` metric, or a list of metrics with their goals; null: the twin of the primary metric."""
+    seeds: Annotated[int, Field(ge=1)] | None = None
+    """So many of the study's seeds train each proposed arm; null: all of them. The sampler is told the mean."""
+    seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
+    """Seed of the sampler."""
+    warm_start: bool = True
+    """Tell the sampler of the comparison arms that lie in the space, before it proposes any."""
+    confirm: Confirm | None = None
+    """Run the winners, and the baseline, again on the same fresh seeds, and read those on the report split."""
+
+
+class NuisanceModel(Section):
+    """Factors tuned again for each arm, on seeds that are never reported and with the same budget."""
+
+    over: Globs
+    """The factors that are tuned; no design may move them."""
+    sampler: SamplerName = "tpe"
+    """Optuna's sampler of that name."""
+    trials: Annotated[int, Field(ge=1, le=100_000)] = 8
+    """How many settings are tried for each arm."""
+    seeds: Annotated[int, Field(ge=1)] = 1
+    """How many tuning seeds train each setting."""
     objective: str | None = None
     """A `select/` metric; null: the twin of the primary metric."""
+    seed: Annotated[int, Field(ge=0, le=2**32 - 1)] = 0
+    """Seed of the sampler."""
 
 
 class DesignModel(Section):
@@ -123,6 +151,8 @@ class StudyFile(Section):
     metrics: Metrics
     analysis: Analysis = Analysis()
     early_stop: EarlyStop = EarlyStop()
+    nuisance: NuisanceModel | None = None
+    """Factors that are tuned again for each arm."""
     evaluation: Evaluation = Evaluation()
     run: Run = Run()
     track: Track = Track()

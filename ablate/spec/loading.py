@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from ablate.errors import Problem
 from ablate.spec import checks
 from ablate.spec.baseline import read_baseline
-from ablate.spec.designs import resolve_designs, resolve_together
+from ablate.spec.designs import factors_of, resolve_designs, resolve_together
 from ablate.spec.document import read_document
 from ablate.spec.factors import Setting, resolve_factors
 from ablate.spec.fields import Fields
@@ -20,6 +20,7 @@ from ablate.spec.file_model import StudyFile
 from ablate.spec.findings import Findings
 from ablate.spec.models import Config, Design, Factor, FactorModel, StudySpec
 from ablate.spec.paths import leaf_paths, matching
+from ablate.spec.searches import Searching, check_early_stop
 from ablate.spec.wording import shown
 
 
@@ -43,7 +44,7 @@ class Unchecked:
     metrics: frozenset[str] | None = None
 
 
-RESOLVED = {"baseline", "factors", "together", "designs"}
+RESOLVED = {"baseline", "factors", "together", "designs", "nuisance"}
 AS_READ = frozenset(field.name for field in dataclasses.fields(StudySpec)) & StudyFile.model_fields.keys() - RESOLVED
 """Keys of the file that stand in the spec as they are read."""
 
@@ -112,13 +113,20 @@ def _resolve(
     config = baseline.config if baseline else None
     known = workload.metrics if workload else None
     warnings = checks.check_metrics(findings, fields.document.get("metrics"), known, config)
-    checks.check_not_yet(findings, models, read["seeds"], read["early_stop"], read["run"])
+    checks.check_not_yet(findings, models, read["run"])
     if baseline is None or not entries:
         return None
     factors = resolve_factors(Setting(findings, baseline, config_type), entries)
     by_path = {factor.path: factor for factor in factors}
     together = resolve_together(findings, read["together"] or (), by_path, list(entries))
-    designs = resolve_designs(findings, models, by_path, together, list(entries))
+    searching = Searching(findings, read["metrics"], known, baseline.config)
+    designs = resolve_designs(findings, models, by_path, together, list(entries), searching.search)
+    tuned = read["nuisance"] and factors_of(
+        findings, _as_list(read["nuisance"].over), ("nuisance", "over"), by_path, list(entries)
+    )
+    nuisance = searching.nuisance(read["nuisance"], designs, tuned or None, by_path, together)
+    check_early_stop(findings, read["early_stop"], [design.search for design in designs if design.search])
+    checks.check_vary(findings, read["seeds"], baseline.config, factors)
     checks.check_constraints(findings, read["constraints"] or (), baseline)
     checks.check_scale(findings, baseline.config, factors, read["seeds"])
     checks.check_controls(findings, read["controls"], baseline.config)
@@ -132,12 +140,17 @@ def _resolve(
         factors=factors,
         together=together,
         designs=designs,
+        nuisance=nuisance,
         warnings=(*warnings, *checks.constant_factors(factors)),
         source=source,
         folder=folder,
         document=fields.document,
         places=_places(findings, entries, factors, designs, read["baseline"]),
     )
+
+
+def _as_list(globs: str | Sequence[str]) -> Sequence[str]:
+    return [globs] if isinstance(globs, str) else globs
 
 
 def _places(
@@ -158,4 +171,5 @@ def _places(
         }
     found |= {f"baseline.{path}": findings.place(("baseline", *path.split("."))) for path in leaf_paths(baseline)}
     found["seeds.count"] = findings.place(("seeds", "count"))
+    found["nuisance"] = findings.place(("nuisance", "over"))
     return {name: (place.file, place.line, place.column) for name, place in found.items()}

@@ -35,6 +35,10 @@ class Seeds(Section):
     """What is drawn anew with each seed, paired over the arms."""
 
 
+VARIED = {"data": "data.seed", "split": "data.split_seed", "reference": "reference.seed"}
+"""The path that each part of `seeds.vary` moves: its baseline value plus the seed. `training` moves none."""
+
+
 class Controls(Section):
     """Arms that show what a difference can be due to."""
 
@@ -101,6 +105,31 @@ class EarlyStop(Section):
 
     kind: Literal["none", "asha", "median", "hyperband"] = "none"
     """For searches alone; arms that are compared run to their end."""
+    reduction_factor: Annotated[int, Field(ge=2, le=100)] = 3
+    """asha and hyperband: one in so many goes on from each rung to the next, which is so many times as far."""
+    startup_trials: Annotated[int, Field(ge=1)] = 5
+    """median: so many proposals run to their end before one may be stopped."""
+
+
+SamplerName = Literal["tpe", "gp", "cmaes", "nsga2", "nsga3", "random", "qmc", "grid", "brute_force"]
+
+
+class Objective(Section):
+    """What a search looks for."""
+
+    name: str
+    """A metric that is not read on the report split, such as `select/neg_elbo_per_token`."""
+    goal: Goal = "minimize"
+    """Its better side."""
+
+
+class Confirm(Section):
+    """The winners of a search, and the baseline, run again on seeds that nothing was chosen by."""
+
+    top: Annotated[int, Field(ge=1, le=1000)] = 3
+    """How many winners."""
+    seeds: Annotated[int, Field(ge=1, le=100_000)] = 8
+    """How many fresh seeds, the same for all of them."""
 
 
 class Evaluation(Section):
@@ -243,20 +272,47 @@ class Factor:
 
 
 @dataclass(frozen=True)
-class Design:
-    """One entry of `designs`.
+class SearchSettings:
+    """How a search proposes arms, and what it tells its sampler of them.
 
     Attributes:
-        kind: `leave_one_out | add_one_in | one_at_a_time | grid | factorial | search`.
-        name: its name in records: the kind, a second one `kind-2`.
+        sampler: name of one of Optuna's samplers.
+        trials: how many arms are proposed and trained.
+        objectives: what is looked for; the sampler is told the mean of each over an arm's seeds.
+        seeds: the first so many of the study's block train each proposed arm; None: the whole block.
+        seed: of the sampler.
+        simplex: whether shares of the effective token weight are searched, instead of weights.
+        warm_start: whether the sampler is told of the comparison arms that lie in the space.
+        confirm: what is run again in the end, or None.
+    """
+
+    sampler: SamplerName
+    trials: int
+    objectives: tuple[Objective, ...]
+    seeds: int | None = None
+    seed: int = 0
+    simplex: bool = False
+    warm_start: bool = True
+    confirm: Confirm | None = None
+
+
+@dataclass(frozen=True)
+class Design:
+    """One entry of `designs`, or the section `nuisance`.
+
+    Attributes:
+        kind: a key of DesignModel, or `nuisance`.
+        name: its name in records: the kind, a second one `kind-2`; searches are `search-1`, `search-2`.
         over: the factor paths it ranges over, globs expanded, in the file's order.
-        settings: the other keys of a factorial or a search.
+        settings: the groups of a leave_group_out, the other keys of a factorial.
+        search: how arms are proposed, where they are.
     """
 
     kind: str
     name: str
     over: tuple[str, ...]
     settings: dict[str, Any] = field(default_factory=dict)
+    search: SearchSettings | None = None
 
 
 # --- the study ----------------------------------------------------------------------------------
@@ -274,6 +330,7 @@ class StudySpec:
         code_version: the user's own word for the code of a workload, or None.
         source: the file's name as given, for messages.
         folder: the folder of the file: on the import path of commands and workers.
+        nuisance: the factors that are tuned again for each arm, or None.
         places: file, line and column of what a plan may still find wrong: a design by its name, the `when` of a
             factor by its path, `seeds.count`, `factors.<path>` and `baseline.<path>` as written.
         files: SHA-256 of files that configurations name, by the name as written, of a study that is read back: its
@@ -297,6 +354,7 @@ class StudySpec:
     run: Run
     track: Track
     report: ReportSettings
+    nuisance: Design | None = None
     code_version: str | None = None
     warnings: tuple[str, ...] = ()
     source: str = ""

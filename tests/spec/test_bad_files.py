@@ -8,7 +8,7 @@ from ablate.errors import SpecError
 from ablate.spec.loading import load_study
 from tests.spec.example import FREE_STUDY, edited, lookup
 
-TOP = "analysis, baseline, code_version, constraints, controls, designs, early_stop, evaluation, extends, factors, metrics, question, report, run, seeds, study, together, track, version, workload"  # fmt: skip
+TOP = "analysis, baseline, code_version, constraints, controls, designs, early_stop, evaluation, extends, factors, metrics, nuisance, question, report, run, seeds, study, together, track, version, workload"  # fmt: skip
 WEIGHTS = "reconstruction.distribution_normalized_weight, reconstruction.example_inverse_surprisal_weight, reconstruction.normalized_concentration_corrected_token_weighted_weight, reconstruction.normalized_inverse_surprisal_token_weighted_weight, reconstruction.raw_weight"
 
 LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
