@@ -31,6 +31,9 @@ SECTION = "reconstruction"
 MOST_SETTINGS = 64
 """Settings of alpha, the epsilons and the mode that are measured for one study; arms at others have no coordinates."""
 
+PROPOSED = {"proposal", "tuning"}
+"""Roles of arms that a sampler proposes: what is measured does not hang on them."""
+
 MODES = ("token_sum", "token_mean")
 
 SAME = 1e-3
@@ -87,8 +90,9 @@ class SamePair:
     def sentence(self) -> str:
         """What a researcher needs to know of it."""
         betas = " and ".join(f"{beta:.4g}" for beta in self.beta_eff)
+        same = "the same numbers up to rounding" if self.distance == 0 else "nearly the same numbers"
         end = (
-            "their scale is the same too, so seed by seed they give the same numbers up to rounding"
+            f"their scale is the same too, so seed by seed they give {same}"
             if self.same_scale
             else "a difference between them shows step size and clipping, not information"
         )
@@ -130,7 +134,8 @@ def gram_request(spec: StudySpec, arms: Sequence[Arm], workload: Workload) -> Gr
     """
     if workload.geometry is None or workload.prepared_key is None or not has_terms(spec.baseline):
         return None
-    of_arms = (setting_of(arm.config[SECTION]) for arm in arms if same_table(arm.config, spec.baseline))
+    planned = (arm for arm in arms if arm.role not in PROPOSED and same_table(arm.config, spec.baseline))
+    of_arms = (setting_of(arm.config[SECTION]) for arm in planned)
     settings = tuple(dict.fromkeys((setting_of(spec.baseline[SECTION]), *studied_settings(spec), *of_arms)))
     return GramRequest(
         workload.prepared_key(spec.baseline),

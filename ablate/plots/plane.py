@@ -43,8 +43,8 @@ def rate_distortion(
     _lines_of_equal_sum(axes, own, baseline, noise)
     axes.set_xlabel("rate: KL per token (nats)")
     axes.set_ylabel("distortion: NLL per token (nats)")
-    _number(axes, x, y)
-    _key(axes, list(own["arm"]))
+    number_points(axes, x, y)
+    key_of_numbers(axes, list(own["arm"]))
     return tidy(axes)
 
 
@@ -104,8 +104,8 @@ def pareto(
     bar.set_label("probability of being on the front", fontsize=8)
     axes.set_xlabel(_with_goal(x, goals))
     axes.set_ylabel(_with_goal(y, goals))
-    _number(axes, table[x].to_numpy(dtype=float), table[y].to_numpy(dtype=float))
-    _key(axes, list(table["arm"]))
+    number_points(axes, table[x].to_numpy(dtype=float), table[y].to_numpy(dtype=float))
+    key_of_numbers(axes, list(table["arm"]))
     return tidy(axes)
 
 
@@ -114,7 +114,7 @@ def _with_goal(name: str, goals: Mapping[str, str] | None) -> str:
     return name + better.get((goals or {}).get(name, ""), "")
 
 
-def _number(axes: Axes, x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> None:
+def number_points(axes: Axes, x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> None:
     """The number of each point beside it, on the side where none stands yet."""
     if len(x) > MOST_NUMBERED:
         return
@@ -130,7 +130,7 @@ def _number(axes: Axes, x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) 
         axes.text(across, up, str(position), transform=axes.transAxes, ha="center", va="center", fontsize=8, zorder=4)
 
 
-def _key(axes: Axes, arms: list[str]) -> None:
+def key_of_numbers(axes: Axes, arms: list[str]) -> None:
     """Numbers and names below the plot: names at the points would lie on each other."""
     if len(arms) > MOST_NUMBERED:
         return

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from ablate.errors import StudyError
+from ablate.plan.geometry import StudyGeometry, geometry_json, read_geometry
 from ablate.plan.model import Plan, PlannedTrial
 from ablate.plan.planning import Planner
 from ablate.record.history import read_history, value_at
@@ -49,8 +50,28 @@ class Study:
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """What is known of the study as a whole: versions, hardware, git state, reference tables."""
-        return self._ledger_reading[1]
+        """What is known of the study as a whole: versions, hardware, git state, reference tables, term geometry."""
+        geometry = self.geometry
+        measured = {} if geometry is None else {"geometry": geometry_json(geometry, self.spec.study)}
+        return self._ledger_reading[1] | measured
+
+    @cached_property
+    def geometry(self) -> StudyGeometry | None:
+        """What the reference table says of terms and arms; None where it was not measured."""
+        from ablate.workloads import find_workload, import_path
+
+        with import_path(self.folder.source_folder()):
+            return read_geometry(self.plan, find_workload(self.spec.workload), self.folder.reference)
+
+    @cached_property
+    def _canonical(self) -> dict[str, dict[str, float]]:
+        """The canonical coordinates of each arm that has them, as columns."""
+        arms = self.geometry.arms if self.geometry is not None else {}
+        return {
+            label: {f"canonical.{name}": value for name, value in found.columns().items()}
+            for label, found in arms.items()
+            if found is not None
+        }
 
     @cached_property
     def _ledger_reading(self) -> tuple[dict[str, LedgerTrial], dict[str, Any], dict[str, str]]:
@@ -70,7 +91,8 @@ class Study:
         """One row a planned trial, in the plan's order.
 
         Columns: trial_id, arm, seed, replicate, designs, state, reason, attempt, reference (SHA-256 of the
-        reference table used), config.<path> of each factor, metric.<name> final values at the metric's `at`,
+        reference table used), config.<path> of each factor, canonical.<coordinate> of the arm where its geometry was
+        measured (docs/term_geometry.md), metric.<name> final values at the metric's `at`,
         started (UTC), duration_s, mlflow_run_id.
         """
         held = self.folder.holder() is not None
@@ -97,6 +119,7 @@ class Study:
             "reference": (entry.attributes.get("provenance") or {}).get("reference_sha256", "") if entry else "",
         }
         row |= {f"config.{path}": value for path, value in trial.arm.factors.items()}
+        row |= self._canonical.get(trial.arm.label, {})
         metrics = dict(outcome.metrics) if outcome else {}
         for name, when in at.items():
             if when != "last" and metrics:

@@ -23,12 +23,14 @@ class Cell:
         sub: a second, smaller line.
         href: where the number comes from: an anchor of the page, or a file of the run folder.
         mark: a verdict or state that colours the cell.
+        tip: shown while the pointer rests on the cell.
     """
 
     text: str
     sub: str = ""
     href: str = ""
     mark: str = ""
+    tip: str = ""
 
 
 @dataclass(frozen=True)

@@ -40,20 +40,25 @@ def build_report(study: Study, out: Path) -> Path:
     )
     spec = evidence.spec
     with mpl.rc_context(RC):
-        sections = [traced(section, evidence.anchors) for section in make_sections(evidence)]
+        sections = [traced(section, evidence.anchors, evidence.tips) for section in make_sections(evidence)]
         note = f"{progress_sentence(evidence.states)} Made {now}."
         return write_report(sections, out, spec.report.formats, title=spec.study, question=spec.question, note=note)
 
 
-def traced(section: Section, anchors: Mapping[str, str]) -> Section:
-    """The section with every cell of its tables leading to the trials behind it: its arm's, else all of them."""
+def traced(section: Section, anchors: Mapping[str, str], tips: Mapping[str, str]) -> Section:
+    """The section with every cell of its tables leading to the trials behind it: its arm's, else all of them.
+
+    A cell that names an arm gets the arm's tip.
+    """
     blocks: list[Table | Picture | Prose] = []
     for block in section.blocks:
         if isinstance(block, Table):
             rows = []
             for row in block.rows:
                 href = next((anchors[cell.text] for cell in row if cell.text in anchors), ALL_TRIALS)
-                rows.append(tuple(cell if cell.href else replace(cell, href=href) for cell in row))
+                rows.append(
+                    tuple(replace(cell, href=cell.href or href, tip=tips.get(cell.text, cell.tip)) for cell in row)
+                )
             blocks.append(replace(block, rows=tuple(rows)))
         else:
             blocks.append(block)

@@ -20,9 +20,11 @@ from ablate.analysis.configurations import factor_paths
 from ablate.analysis.effects import effects
 from ablate.analysis.outcomes import Family, Role, arm_roles, metric_names
 from ablate.analysis.rate_distortion import SHIFT, rate_distortion
+from ablate.analysis.term_geometry import arm_coordinates, canonical_columns
 from ablate.analysis.verdicts import contrasts
 from ablate.plan.labels import short_names
 from ablate.report.looks import Look, after_extension
+from ablate.report.wording import coordinates_text
 from ablate.spec.models import Metric, SecondaryMetric, StudySpec
 
 BASELINE = "baseline"
@@ -96,6 +98,14 @@ class Evidence:
     def anchors(self) -> dict[str, str]:
         """Where the page lists each arm's trials."""
         return {arm: f"#arm-{index}" for index, arm in enumerate(self.roles)}
+
+    @cached_property
+    def tips(self) -> dict[str, str]:
+        """The canonical coordinates of each arm that has them, in a line."""
+        if not canonical_columns(self.trials):
+            return {}
+        known = arm_coordinates(self.trials).dropna(subset=["scale"])
+        return {row["arm"]: coordinates_text(row) for row in known.to_dict("records")}
 
     @cached_property
     def measured(self) -> list[str]:

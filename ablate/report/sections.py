@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ablate.report import accounting_sections, factor_sections, methods, outcome_sections, verdict_sections
+from ablate.report import (
+    accounting_sections,
+    factor_sections,
+    geometry_sections,
+    methods,
+    outcome_sections,
+    verdict_sections,
+)
 from ablate.report.blocks import Section, Sentence
 from ablate.report.evidence import Evidence
 
@@ -19,6 +26,8 @@ SECTIONS: dict[str, Callable[[Evidence], Section]] = {
     "rate-distortion": outcome_sections.rate_and_distortion,
     "curves": outcome_sections.curves,
     "diagnostics": outcome_sections.diagnostics,
+    "geometry": geometry_sections.geometry,
+    "prediction": geometry_sections.prediction,
     "factorial": factor_sections.factorial,
     "shapley": factor_sections.coalitions,
     "doses": factor_sections.doses,

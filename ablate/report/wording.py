@@ -110,3 +110,13 @@ def _trials(count: int) -> str:
 def percent(share: float) -> str:
     """A share as a percentage."""
     return f"{fixed(100 * share, 0)} %"
+
+
+def coordinates_text(row: Row) -> str:
+    """The canonical coordinates of an arm in a line."""
+    axes = [f"{number(row[name], 3)}" for name in row if str(name).startswith("direction_")]
+    return (
+        f"{row['arm']}: β_eff {number(row['beta_eff'], 4)}, scale {number(row['scale'], 4)}, "
+        f"{number(row['effective_token_count'], 4)} effective tokens, distance from the baseline "
+        f"{number(row['distance'], 3)}, direction ({', '.join(axes)})"
+    )

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from ablate.errors import StudyError
+from ablate.plan.geometry import gram_request
+from ablate.plan.model import Plan
 from ablate.record.optuna_storage import LedgerTrial
 from ablate.run.progress import StudyProgress
 from ablate.run.ray_tune import Session
 from ablate.run.stopping import StopRequest
-from ablate.workloads.contract import Prepared
+from ablate.workloads.contract import Prepared, Workload
+from ablate.workloads.weight_gram import read_gram
 
 
 def prepare_all(
@@ -69,3 +72,29 @@ def check_references(prepared: Mapping[str, Prepared], latest: Mapping[str, Ledg
             f"the reference table was made again and came out with other bytes than {len(other)} finished trials "
             f"used: {shown}; --accept-new-reference goes on all the same, contrasts across the two are refused"
         )
+
+
+def measure_geometry(
+    plan: Plan,
+    workload: Workload,
+    prepared: Mapping[str, Prepared],
+    reference: Path,
+    session: Session,
+    import_path: tuple[str, ...],
+) -> None:
+    """Measure the geometry of a study in a worker, once its tables are made and before its first trial.
+
+    Nothing is done for a workload without one, or where the baseline's table is not among those made.
+
+    Raises: StudyError where it fails.
+    """
+    request = gram_request(plan.spec, plan.arms, workload)
+    if request is None or workload.geometry is None or request.key not in prepared:
+        return
+    if read_gram(reference / request.key, request.settings) is not None:
+        return
+    wanted = {"config": plan.spec.baseline, "settings": request.settings}
+    try:
+        session.result(session.prepare(workload.geometry, wanted, reference, import_path))
+    except Exception as error:  # the workload's own code may raise anything
+        raise StudyError(f"the term geometry failed: {type(error).__name__}: {error}") from error

@@ -24,7 +24,7 @@ from ablate.record.optuna_storage import STORAGE_ERRORS, Ledger, LedgerTrial
 from ablate.record.run_folder import RunFolder, write_atomically
 from ablate.run.assignment import Assignment
 from ablate.run.changes import note_changes
-from ablate.run.preparation import check_references, prepare_all
+from ablate.run.preparation import check_references, measure_geometry, prepare_all
 from ablate.run.progress import StudyProgress
 from ablate.run.provenance import code_hash, git_state, hardware, versions
 from ablate.run.ray_tune import Session, ray_session
@@ -348,6 +348,8 @@ class _Execution:
             self._stop,
             self._progress,
         )
+        table = self._prepared, self._folder.reference
+        measure_geometry(self._plan, self._workload, *table, session, self._import_path())
         if not self._options.accept_new_reference:
             check_references(self._prepared, self._ledger.latest())
         facts = dict(self._ledger.study_note("facts", {}))

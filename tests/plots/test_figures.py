@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 
-from ablate.plots import comparison, curves, diagnostics, factors, forest, overview, plane, slopes
+from ablate.plots import comparison, curves, diagnostics, factors, forest, geometry, overview, plane, slopes
 from ablate.plots.style import RC, VERDICT_STYLE, label_rows, wrap
 
 LONG = "-normalized_concentration_corrected_token_weighted_weight"
@@ -86,6 +86,20 @@ def ends(_value: float = 0.0) -> pd.DataFrame:
     return pd.DataFrame([["COMPLETE", "diverged"], ["WAITING", "none"], ["FAIL", "PRUNED"]], index=ARMS, columns=[0, 1])
 
 
+def singular_values(value: float = 1.0) -> pd.DataFrame:
+    return pd.DataFrame({"setting": ["-a", "-a", LONG, LONG], "number": [1, 2, 1, 2], "singular_value": value,
+                         "effective_rank": value})  # fmt: skip
+
+
+def coordinates(value: float = 1.0) -> pd.DataFrame:
+    return pd.DataFrame({"arm": ARMS, "direction_1": [1.0, value, 1.1], "direction_2": value, "eval/x": [value, 2, 3]})
+
+
+def predicted(value: float = 0.1) -> pd.DataFrame:
+    table = pd.DataFrame({"arm": ARMS[1:], "role": ["comparison", "twin"], "distance": [0.0, value]})
+    return table.assign(difference=value, low=value - 0.1, high=value + 0.1, effect=abs(value), failed=[True, False])
+
+
 FIGURES: dict[str, Callable[[float], Drawn]] = {
     "forest": lambda v: forest.forest(contrasts(v), metric="eval/x", goal="minimize", sesoi=0.02, noise=0.01),
     "learning curves": lambda v: curves.learning_curves(
@@ -111,6 +125,13 @@ FIGURES: dict[str, Callable[[float], Drawn]] = {
     "dose-response": lambda v: factors.dose_response(doses(v), metric="eval/x", path="alpha", sesoi=0.02, noise=0.01),
     "importance": lambda v: factors.importance(scores(v)),
     "parallel weights": lambda v: factors.parallel_weights(configurations(v), columns=["w", "v"], metric="eval/x"),
+    "term cosines": lambda v: geometry.cosines(matrix(v)),
+    "term spectrum": lambda v: geometry.spectrum(singular_values(v)),
+    "arms in the plane": lambda v: geometry.arms_in_plane(coordinates(v)),
+    "arms in the plane, by outcome": lambda v: geometry.arms_in_plane(coordinates(v), colour="eval/x"),
+    "predicted against measured": lambda v: geometry.predicted_against_measured(
+        predicted(v), metric="eval/x", sesoi=0.02, noise=0.01
+    ),
     "several studies": lambda v: comparison.studies(*studies(v), metric="eval/x", sesoi=0.02),
 }
 
@@ -118,7 +139,7 @@ FIGURES: dict[str, Callable[[float], Drawn]] = {
 #: Figures of outcomes in the outcome's own unit, or of comparisons by it: each shows the A/A noise floor.
 FLOORED = (
     "forest", "learning curves", "difference curves", "paired slopes", "diagnostics against outcome", "pareto", "ranks",
-    "interactions", "shapley", "dose-response",
+    "interactions", "shapley", "dose-response", "predicted against measured",
 )  # fmt: skip
 
 

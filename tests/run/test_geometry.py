@@ -3,11 +3,14 @@
 import json
 import textwrap
 
+import numpy as np
 import pytest
 
-from ablate import cli
+from ablate import cli, open_study
 from ablate.errors import SpecError, StudyError
 from ablate.record.run_folder import RunFolder
+from ablate.spec.dumping import dump_study
+from losses.reconstruction import TERMS
 
 STUDY = """\
 study: tiny
@@ -51,6 +54,45 @@ def test_terms_of_a_study_that_was_never_run(file, capsys):
     assert not (file.parent / "runs" / "tiny" / "trials").exists()
     cli.terms(file)
     assert "effective rank" in capsys.readouterr().out
+
+
+def coordinates(file, study, text, capsys):
+    """The canonical columns of a study's trials, by arm, its geometry measured on one and the same table."""
+    file.write_text(text.replace("study: tiny", f"study: {study}"))
+    cli.terms(file, json=True)
+    capsys.readouterr()
+    folder = RunFolder(file.parent / "runs" / study)
+    spec, _ = cli._load(file, None, None)
+    folder.study_file.write_text(dump_study(spec))
+    frame = open_study(study).trials()
+    names = [name for name in frame if name.startswith("canonical.")]
+    return open_study(study), frame.groupby("arm", sort=False)[names].first()
+
+
+def weighted(by):
+    """The study with all six weights and beta multiplied."""
+    six = ", ".join(f"{term.weight_field}: {by * number}" for number, term in enumerate(TERMS.values(), 1))
+    return STUDY.replace("factors:", f"  reconstruction: {{{six}}}\n  kl: {{beta: {by}}}\nfactors:")
+
+
+def test_two_files_with_different_weights_that_are_one_training_are_seen_to_be_one(file, capsys):
+    first, one = coordinates(file, "one", weighted(1.0), capsys)
+    _, two = coordinates(file, "two", weighted(4.0), capsys)
+    assert first.facts["geometry"]["tokens"] > 0
+    np.testing.assert_allclose(two["canonical.scale"], 4 * one["canonical.scale"])
+    others = [name for name in one if name != "canonical.scale"]
+    np.testing.assert_allclose(one[others], two[others], atol=1e-6, rtol=1e-6)
+    assert one.loc["baseline", "canonical.distance"] == 0 < one.loc["-raw_weight", "canonical.distance"]
+
+
+def test_a_study_that_was_not_measured_has_no_coordinates(file):
+    spec, _ = cli._load(file, None, None)
+    folder = RunFolder(file.parent / "runs" / "tiny")
+    folder.path.mkdir(parents=True)
+    folder.study_file.write_text(dump_study(spec))
+    study = open_study("tiny")
+    assert not [name for name in study.trials() if name.startswith("canonical.")]
+    assert "geometry" not in study.facts
 
 
 def test_a_workload_of_ones_own_gets_a_sentence(file):
