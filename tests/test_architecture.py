@@ -20,7 +20,7 @@ ALLOWED = {
     "ablate/workloads/sequence_file": {
         "numpy", "pyarrow", "pydantic", "regex", "tokenizers", "ablate.errors", "ablate.workloads",
     },
-    "ablate/workloads": {"torch", "numpy", "scipy", "pydantic", "losses", "ablate.errors"},
+    "ablate/workloads": {"torch", "numpy", "scipy", "sklearn", "pydantic", "losses", "ablate.errors"},
     "ablate/record/optuna_storage.py": {
         "optuna", "sqlalchemy", "ablate.errors", "ablate.plan", "ablate.spec", "ablate.record",
     },

@@ -75,7 +75,7 @@ def evaluate(
 
     Source: docs/loss_stack.md, section 5.
     """
-    nll, parameters, correct = _score(model, data, device, batch)
+    nll, parameters, wrong = _score(model, data, device, batch)
     mask = data.split.mask
     tokens = max(int(mask.sum()), 1)
     per_sequence = float(mean_over_examples(nll.double().sum(-1), mask))
@@ -90,7 +90,8 @@ def evaluate(
         "neg_elbo_per_token": (per_sequence + kl) / length,
         "rate_per_token": kl / length,
         "active_units": float(model.latent.active_units(parameters)),
-        "token_accuracy": correct / tokens,
+        "token_accuracy": (int(mask.sum()) - int(wrong.sum())) / tokens,
+        "sequence_accuracy": float(mean_over_examples((wrong == 0).double(), mask)),
         **{name: float(value) for name, value in (*stack.terms.items(), *stack.diagnostics.items())},
         **data.constants,
     }
@@ -129,9 +130,17 @@ def iwae_nll_per_token(
     return float(torch.cat(bounds).sum()) / max(count, 1)
 
 
-def _score(model: SequenceVAE, data: HeldOut, device: str, batch: int) -> tuple[Tensor, Tensor, int]:
-    """Token NLL [n, L] and posterior parameters [n, P] of the split, and how many tokens were the likeliest."""
-    nlls, posteriors, correct = [], [], 0
+@torch.no_grad()
+def posterior_parameters(model: SequenceVAE, data: HeldOut, rows: slice, device: str, batch: int = BATCH) -> Tensor:
+    """Posterior parameters [n, P] of these examples of the split."""
+    start, stop, _ = rows.indices(len(data.split.tokens))
+    parts = (slice(first, min(first + batch, stop)) for first in range(start, stop, batch))
+    return torch.cat([_encode(model, *_batch(data.split, part, device)).cpu() for part in parts])
+
+
+def _score(model: SequenceVAE, data: HeldOut, device: str, batch: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Token NLL [n, L] and posterior parameters [n, P] of the split, and in each how many tokens weren't likeliest."""
+    nlls, posteriors, wrong = [], [], []
     for start in range(0, len(data.split.tokens), batch):
         part = slice(start, start + batch)
         tokens, mask = _batch(data.split, part, device)
@@ -139,8 +148,8 @@ def _score(model: SequenceVAE, data: HeldOut, device: str, batch: int) -> tuple[
         logits = model.decode(tokens[:, :-1], mask, model.latent.draw(parameters, data.noise[part].to(device)))
         nlls.append(masked_token_nll_per_position(logits, tokens[:, 1:], mask).cpu())
         posteriors.append(parameters.cpu())
-        correct += int(((logits.argmax(-1) == tokens[:, 1:]) & mask).sum())
-    return torch.cat(nlls), torch.cat(posteriors), correct
+        wrong.append(((logits.argmax(-1) != tokens[:, 1:]) & mask).sum(-1).cpu())
+    return torch.cat(nlls), torch.cat(posteriors), torch.cat(wrong)
 
 
 def _nll(model: SequenceVAE, tokens: Tensor, mask: Tensor, z: Tensor) -> Tensor:

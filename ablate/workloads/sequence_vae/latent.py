@@ -68,6 +68,13 @@ class ContinuousLatent:
         mu, logvar = parameters.chunk(2, dim=-1)
         return 0.5 * ((z - mu).square() * torch.exp(-logvar) + logvar - z.square()).sum(-1)
 
+    def log_density(self, parameters: Tensor, z: Tensor) -> Tensor:
+        """The log of q(z_b|x_c) for every b and c, [b, c] nats."""
+        mu, logvar = parameters.chunk(2, dim=-1)
+        precision = torch.exp(-logvar)
+        deviation = z.square() @ precision.T - 2 * z @ (mu * precision).T + (mu.square() * precision).sum(-1)
+        return -0.5 * (deviation + logvar.sum(-1) + self.dimensions * math.log(2 * math.pi))
+
     def active_units(self, parameters: Tensor) -> Tensor:
         """Number of dimensions with Var_b(mu_j) > 0.01 over all examples given (Burda et al. 2016)."""
         mu, _ = parameters.chunk(2, dim=-1)
@@ -124,6 +131,10 @@ class DiscreteLatent:
         """The log of p(z) / q(z|x), [...]."""
         log_q = torch.log_softmax(self._by_group(parameters), dim=-1).flatten(-2)
         return -self.groups * math.log(self.categories) - (log_q * z).sum(-1)
+
+    def log_density(self, parameters: Tensor, z: Tensor) -> Tensor:
+        """The log of q(z_b|x_c) for every b and c, [b, c] nats."""
+        return z @ torch.log_softmax(self._by_group(parameters), dim=-1).flatten(-2).T
 
     def active_units(self, parameters: Tensor) -> Tensor:
         """Number of groups with H(mean_b q_g) - mean_b H(q_g) > 0.01 nats over all examples given."""

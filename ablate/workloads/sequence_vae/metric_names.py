@@ -34,8 +34,18 @@ EVALUATION = (
     "zfree_nll_per_token",
     "active_units",
     "token_accuracy",
+    "sequence_accuracy",
+    "mutual_information",
+    "aggregate_posterior_kl",
 )
-KNOWN_FACTORS = ("mig",)
+KNOWN_FACTORS = (
+    "mig",
+    "modularity",
+    "dci_disentanglement",
+    "dci_completeness",
+    "dci_informativeness",
+    "sap",
+)
 KNOWN_LIKELIHOOD = ("zfree_bayes_nll_per_token", "factor_nll_per_token")
 
 

@@ -12,7 +12,8 @@ import torch
 from ablate.workloads.contract import Trial, TrialDiverged, TrialStopped
 from ablate.workloads.sequence_vae import checkpoint
 from ablate.workloads.sequence_vae.checkpoint import State
-from ablate.workloads.sequence_vae.evaluation import evaluate, iwae_nll_per_token
+from ablate.workloads.sequence_vae.evaluation import evaluate
+from ablate.workloads.sequence_vae.final_evaluation import Effort, evaluate_finally
 from ablate.workloads.sequence_vae.reference import one_thread
 from ablate.workloads.sequence_vae.reference_table import ReferenceTable
 from ablate.workloads.sequence_vae.train_step import Batch, batch_losses, take_step
@@ -137,7 +138,7 @@ def _report_and_save(state: State, trial: Trial, metrics: dict[str, float]) -> N
 
 
 def _held_out_metrics(setup: Setup, state: State, trial: Trial, evaluation: Mapping[str, Any]) -> dict[str, float]:
-    """The metrics of both held-out splits; the IWAE bound at the last step alone.
+    """The metrics of both held-out splits; what costs more at the last step alone.
 
     Raises: TrialDiverged if the model no longer gives them a finite score.
     """
@@ -145,14 +146,9 @@ def _held_out_metrics(setup: Setup, state: State, trial: Trial, evaluation: Mapp
     for prefix, data in setup.held_out.items():
         values = evaluate(state.model, data, setup.objective.reconstruction, setup.device)
         if state.progress.step == setup.settings.training.steps:
-            values["iwae_nll_per_token"] = iwae_nll_per_token(
-                state.model,
-                data,
-                trial.stream_seed("importance_sampling"),
-                int(evaluation["iwae_samples"]),
-                int(evaluation["iwae_examples"]),
-                setup.device,
-            )
+            effort = Effort(int(evaluation["iwae_examples"]), int(evaluation["iwae_samples"]))
+            seed = trial.stream_seed("importance_sampling")
+            values |= evaluate_finally(state.model, data, effort, seed, setup.device)
         if not math.isfinite(values["neg_elbo_per_token"]):
             raise TrialDiverged(f"{prefix}/neg_elbo_per_token is {values['neg_elbo_per_token']}")
         metrics |= {f"{prefix}/{name}": value for name, value in values.items()}
