@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from ablate.errors import SpecError
 from ablate.plan import planning
@@ -313,3 +314,31 @@ def test_many_arms_share_their_sections(folder):
     assert len(plan.arms) == 3**6 * 2 * 4
     assert len({id(arm.config["kl"]) for arm in plan.arms}) == 4
     assert len({id(arm.config["training"]) for arm in plan.arms}) == 1
+
+
+def test_a_key_that_came_later_enters_the_identity_once_it_says_something_new(folder):
+    class Training(BaseModel):
+        steps: int = 1000
+
+    class NewTraining(Training):
+        buckets: int = 1
+
+    class Old(BaseModel):
+        training: Training = Training()
+
+    class New(BaseModel):
+        training: NewTraining = NewTraining()
+
+    text = "study: s\nworkload: typed\nfactors: {training.steps: [10, 20]}\ndesigns: [grid: training.steps]\n"
+    text += "metrics: {primary: {name: loss}}\n"
+    old = Workload("typed", Old, metrics=None)
+    new = Workload("typed", New, metrics=None, later={"training.buckets": 1})
+
+    def planned(workload, *overrides):
+        file = folder.write(text, "study.yaml")
+        return ids(
+            planning.make_plan(load_study(file, workload_lookup=lambda _: workload, overrides=overrides), workload)
+        )
+
+    assert planned(new) == planned(old)
+    assert not set(planned(new, "baseline.training.buckets=2")) & set(planned(old))

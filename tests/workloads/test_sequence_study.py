@@ -71,7 +71,7 @@ def test_a_missing_file_is_said_before_anything_starts(place):
         "looked in PLACE/studies and PLACE/elsewhere"
     )
     assert refused(place, ("kl.beta: [0.5, 1.0]", "data.path: [words.txt, b.txt]"), ("kl.beta]", "data.path]")) == (
-        "PLACE/studies/study.yaml:6:3: factors.data.path: got 'b.txt': there is no such file; "
+        "PLACE/studies/study.yaml:6:14: factors.data.path: got 'b.txt': there is no such file; "
         "looked in PLACE/studies and PLACE/elsewhere"
     )
     assert refused(place, ("words.txt", ".")).endswith("cannot be read: Is a directory")

@@ -161,5 +161,5 @@ def test_parts_make_the_same_table_as_the_whole(tmp_path, monkeypatch):
 def test_a_table_describes_itself(tmp_path):
     table_of(written(tmp_path, "\n".join(WORDS)))
     meta = json.loads((tmp_path / "tables" / "data" / "meta.json").read_text())
-    assert set(meta["files"]) == {"tokens.npy", "lengths.npy", "units.npy", "factors.npy"}
+    assert set(meta["files"]) == {"tokens.npy", "lengths.npy", "mask.npy", "units.npy", "factors.npy"}
     assert meta["vocabulary"] == len(meta["texts"])

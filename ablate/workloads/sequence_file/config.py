@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from ablate.workloads.contract import Workload
-from ablate.workloads.sequence_vae.config import Reference, Section, Seed, TrialSettings
+from ablate.workloads.sequence_vae.config import LATER, Reference, Section, Seed, TrialSettings
 from ablate.workloads.sequence_vae.metric_names import metric_names
 from ablate.workloads.sequence_vae.table_key import data_key, table_key
 
@@ -164,6 +164,7 @@ WORKLOAD = Workload(
     geometry="ablate.workloads.sequence_file.workload:geometry",
     fingerprint=data_fingerprint,
     files={"data.path": "data.sha256", "data.tokenizer_file": "data.tokenizer_sha256"},
+    later=LATER,
     sources=("ablate.workloads", "losses"),
     metrics=metric_names(("total_correlation", "dip_vae_i", "code_usage"), factors=True, likelihood=False),
     primary="eval/neg_elbo_per_token",

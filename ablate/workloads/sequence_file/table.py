@@ -24,9 +24,9 @@ from ablate.workloads.sequence_file.tokenizers import (
     of_characters,
     train_bpe,
 )
-from ablate.workloads.sequence_vae.data import BOS, EOS, PAD, SPLITS, Array
+from ablate.workloads.sequence_vae.data import BOS, EOS, PAD, SPLITS, Array, target_mask
 from ablate.workloads.sequence_vae.data_table import described, token_type
-from ablate.workloads.sequence_vae.table_files import array_file
+from ablate.workloads.sequence_vae.table_files import array_file, read_array
 
 PART = 16384
 """Rows that are in memory at once."""
@@ -48,6 +48,7 @@ def write_table(folder: Path, data: Data) -> dict[str, Any]:
         _write_tokens(folder, flat, np.abs(lengths), cut, order, len(tokenizer.texts))
         np.save(folder / "lengths.npy", (np.abs(lengths) + np.where(cut, 1, 2)).astype(np.int32)[order])
         np.save(folder / "units.npy", scan.units[order])
+        _write_mask(folder)
         levels = _write_factors(folder, scan, order)
         if tokenizer.save is not None:
             tokenizer.save(folder)
@@ -128,6 +129,13 @@ def _write_tokens(folder: Path, flat: Array, lengths: Array, cut: Array, order: 
             ended = np.flatnonzero(~cut[rows])
             tokens[ended, length[ended, 0] + 1] = EOS
             file.write(tokens.tobytes())
+
+
+def _write_mask(folder: Path) -> None:
+    lengths, positions = np.load(folder / "lengths.npy"), read_array(folder, "tokens").shape[1] - 1
+    with array_file(folder / "mask.npy", (len(lengths), positions), np.bool_) as file:
+        for first in range(0, len(lengths), PART):
+            file.write(target_mask(lengths[first : first + PART], positions).tobytes())
 
 
 def _write_factors(folder: Path, scan: Scan, order: Array) -> dict[str, tuple[str, ...]]:

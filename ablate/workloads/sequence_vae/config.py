@@ -85,6 +85,9 @@ class Reconstruction(Section):
         zfree_reference_scale: c > 0 in nats, or `auto`: measured in the reference pass for the mode in use.
         rescale: `baseline` multiplies the six weights by the one factor that gives the mean effective
             token weight of the baseline.
+        shares: share s_k of the effective token weight by weight field, instead of the six weights:
+            lambda_k = s_k W / W_k with W the baseline's mean effective token weight and W_k that of term k for
+            lambda_k = 1, so that beta_eff is the baseline's. A term without a share is off.
     """
 
     raw_weight: Weight = _STACK["raw_weight"]
@@ -103,6 +106,20 @@ class Reconstruction(Section):
     zfree_reference_scale: Literal["auto"] | Positive = "auto"
     token_aggregation: TokenAggregation = _STACK["token_aggregation"]
     rescale: Literal["baseline"] | None = None
+    shares: dict[str, Annotated[float, Field(ge=0, le=1)]] | None = None
+
+    @model_validator(mode="after")
+    def _shares_make_a_whole(self) -> Reconstruction:
+        if self.shares is None:
+            return self
+        unknown = sorted(self.shares.keys() - set(WEIGHT_FIELDS))
+        if unknown:
+            raise ValueError(f"shares of {', '.join(unknown)}; a share belongs to one of: {', '.join(WEIGHT_FIELDS)}")
+        if abs(sum(self.shares.values()) - 1) > 1e-6:
+            raise ValueError(f"shares add up to {sum(self.shares.values()):g}; they make 1")
+        if self.rescale is not None:
+            raise ValueError("shares and rescale exclude each other: shares are at the baseline's scale already")
+        return self
 
     @model_validator(mode="after")
     def _some_term_is_on(self) -> Reconstruction:
@@ -178,14 +195,22 @@ class Temperature(Section):
 class Training(Section):
     """Optimisation of a trial: Adam with decoupled weight decay; the norm of the gradient is clipped.
 
-    `clip_norm` null does not clip.
+    Attributes:
+        length_buckets: the sequences of so many batches are sorted by length and cut into as many batches of similar
+            length, which then hold little padding; 1: as they are drawn.
+        clip_norm: null does not clip.
     """
 
     steps: Count = 1000
     batch_size: Count = 64
+    length_buckets: Annotated[int, Field(ge=1, le=4096)] = 1
     learning_rate: Positive = 3.0e-3
     weight_decay: Weight = 0.0
     clip_norm: Positive | None = 100.0
+
+
+LATER: dict[str, Any] = {"training.length_buckets": 1, "reconstruction.shares": None}
+"""Paths that came later, by the value that means what was before: `Workload.later` of every data source."""
 
 
 class TrialSettings(Section):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ablate.workloads.sequence_vae.data import SPLITS, Array, SequenceData
+from ablate.workloads.sequence_vae.data import SPLITS, Array, SequenceData, target_mask
 from ablate.workloads.sequence_vae.table_files import make_whole, read_array, read_meta
 
 LIKELIHOODS = ("optimal_nll", "factor_nll")
@@ -29,6 +29,7 @@ class DataTable:
     Attributes:
         sha256: of the tokens.
         sequences: the rows, memory-mapped.
+        mask: [N, L] bool, true where there is a target.
         bounds: first row of each split, and the row after its last.
         levels: what the integers of a factor stand for, by factor; empty where they stand for themselves.
         texts: what each token stands for in a reader's eyes; empty where tokens are mere numbers.
@@ -38,6 +39,7 @@ class DataTable:
 
     sha256: str
     sequences: SequenceData
+    mask: Array
     bounds: dict[str, tuple[int, int]]
     levels: dict[str, tuple[str, ...]]
     texts: tuple[str, ...]
@@ -68,6 +70,7 @@ def open_data(key: str, shared_dir: Path) -> DataTable:
     return DataTable(
         sha256=meta["files"]["tokens.npy"]["sha256"],
         sequences=sequences,
+        mask=read_array(folder, "mask"),
         bounds={name: (start, stop) for name, (start, stop) in meta["splits"].items()},
         levels={name: tuple(levels) for name, levels in meta["levels"].items()},
         texts=tuple(meta["texts"]),
@@ -109,6 +112,7 @@ def write_sequences(folder: Path, data: SequenceData) -> dict[str, Any]:
     arrays = {
         "tokens": tokens.astype(token_type(data.vocabulary)),
         "lengths": data.lengths[order].astype(np.int32),
+        "mask": target_mask(data.lengths[order], tokens.shape[1] - 1),
         "factors": np.stack(factors, axis=1) if factors else np.empty((len(order), 0), dtype=np.int64),
         "units": row_hashes(tokens) if data.units is None else data.units[order],
     }

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ablate.workloads.contract import ArmScale
 from ablate.workloads.sequence_vae.config import WEIGHT_FIELDS, Reconstruction, TrialSettings
-from ablate.workloads.sequence_vae.data import target_mask
 from ablate.workloads.sequence_vae.reference_table import ReferenceTable
+from ablate.workloads.sequence_vae.split_reference import SplitReference, split_reference
 from losses import (
-    PreparedReference,
+    TERMS,
     ReconstructionLossConfig,
     effective_coefficient,
     example_weight_mean,
     mean_effective_token_weight,
     mean_token_weights,
-    prepare_reference,
     term_shares,
 )
 
@@ -61,7 +62,7 @@ class ReconstructionObjective:
     """
 
     config: ReconstructionLossConfig
-    reference: PreparedReference
+    reference: SplitReference
     example_weight_mean: float
     mean_weight: float
     shares: dict[str, float]
@@ -76,14 +77,13 @@ class ReconstructionObjective:
 def read_split(table: ReferenceTable, name: str) -> Split:
     """A split of the table as tensors over the mapped memory."""
     rows = table.splits[name]
-    surprisal = torch.from_numpy(table.surprisal[rows])
-    mask = torch.from_numpy(target_mask(table.lengths[rows], surprisal.shape[1]))
-    return Split(rows.start, torch.from_numpy(table.tokens[rows]), mask, surprisal)
+    tokens, mask, surprisal = (torch.from_numpy(array[rows]) for array in (table.tokens, table.mask, table.surprisal))
+    return Split(rows.start, tokens, mask, surprisal)
 
 
 def loss_config(section: Reconstruction, table: ReferenceTable) -> ReconstructionLossConfig:
     """The loss stack's settings, with c as measured where the section says `auto`."""
-    values = section.model_dump(exclude={"rescale"})
+    values = section.model_dump(exclude={"rescale", "shares"})
     if section.zfree_reference_scale == "auto":
         values["zfree_reference_scale"] = table.facts[f"zfree_reference_scale_{section.token_aggregation}"]
     return ReconstructionLossConfig(**values)
@@ -95,24 +95,27 @@ def reconstruction_objective(
     """The stack of an arm over its training split.
 
     Args:
-        baseline: the baseline's section; needed where `section.rescale` is `baseline`. Both are measured on the
-            arm's own table.
-    Raises: ValueError where it is needed and absent.
+        baseline: the baseline's section; needed where `section.rescale` is `baseline`, or it has `shares`. Both are
+            measured on the arm's own table.
+    Raises: ValueError where it is needed and absent, or a term with a share has no weight on this data.
     """
     config = loss_config(section, table)
-    reference = prepare_reference(train.surprisal, train.mask, config)
-    weights = mean_token_weights(reference, config)
+    reference = split_reference(train.surprisal, train.mask, config)
+    weights = mean_token_weights(reference.totals, config)
     factor = 1.0
-    if section.rescale is not None:
+    if section.rescale is not None or section.shares is not None:
         if baseline is None:
-            raise ValueError("reconstruction.rescale: baseline needs the baseline's configuration (Trial.baseline)")
+            raise ValueError("reconstruction.rescale and .shares need the baseline's configuration (Trial.baseline)")
         target = _mean_weight(baseline, table, train)
+    if section.shares is not None:
+        config = dataclasses.replace(config, **_weights_of(section.shares, weights, target))
+    elif section.rescale is not None:
         factor = target / mean_effective_token_weight(weights, config)
         config = dataclasses.replace(config, **{name: factor * getattr(config, name) for name in WEIGHT_FIELDS})
     return ReconstructionObjective(
         config,
         reference,
-        example_weight_mean(reference, config),
+        example_weight_mean(reference.totals, config),
         mean_effective_token_weight(weights, config),
         term_shares(weights, config),
         factor,
@@ -125,8 +128,19 @@ def arm_scale(arm: TrialSettings, table: ReferenceTable, baseline: TrialSettings
     return ArmScale(effective_coefficient(arm.kl.beta, made.mean_weight), made.mean_weight, made.shares)
 
 
+def _weights_of(shares: Mapping[str, float], mean_weights: Mapping[str, float], target: float) -> dict[str, Any]:
+    """lambda_k = s_k W / W_k by weight field; 0 without a share."""
+    found = dict.fromkeys(WEIGHT_FIELDS, 0.0)
+    for name, term in TERMS.items():
+        share = shares.get(term.weight_field, 0.0)
+        if share and not mean_weights[name] > 0:
+            raise ValueError(f"{term.weight_field} has a share of {share:g}, but this term weighs nothing on this data")
+        found[term.weight_field] = share * target / mean_weights[name] if share else 0.0
+    return found
+
+
 def _mean_weight(section: Reconstruction, table: ReferenceTable, train: Split) -> float:
     config = loss_config(section, table)
-    reference = prepare_reference(train.surprisal, train.mask, config)
-    weight = mean_effective_token_weight(mean_token_weights(reference, config), config)
+    totals = split_reference(train.surprisal, train.mask, config).totals
+    weight = mean_effective_token_weight(mean_token_weights(totals, config), config)
     return weight if weight else math.nan

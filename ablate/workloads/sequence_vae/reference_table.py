@@ -17,7 +17,7 @@ import torch
 from ablate.errors import StudyError
 from ablate.workloads.contract import Prepared
 from ablate.workloads.sequence_vae.config import Reference
-from ablate.workloads.sequence_vae.data import Array, target_mask
+from ablate.workloads.sequence_vae.data import Array
 from ablate.workloads.sequence_vae.data_table import DataTable, Write, open_data, prepare_data
 from ablate.workloads.sequence_vae.reference import one_thread, surprisals, train_reference
 from ablate.workloads.sequence_vae.table_files import array_file, fault, make_whole, read_array, read_meta
@@ -35,6 +35,7 @@ class ReferenceTable:
         sha256: of the surprisals.
         tokens: [N, T] integers.
         lengths: [N] int32 tokens of each row without the padding.
+        mask: [N, L] bool, true where there is a target.
         surprisal: [N, L] float32 nats under the frozen reference, 0 where there is no target.
         factors: [N, F] int64, one column for each of `factor_names`.
         optimal_nll, factor_nll: [N] nats as SequenceData has them, None where not known.
@@ -48,6 +49,7 @@ class ReferenceTable:
     factor_names: tuple[str, ...]
     tokens: Array
     lengths: Array
+    mask: Array
     surprisal: Array
     factors: Array
     optimal_nll: Array | None
@@ -99,6 +101,7 @@ def open_table(key: str, shared_dir: Path) -> ReferenceTable:
         factor_names=tuple(rows.factors),
         tokens=rows.tokens,
         lengths=rows.lengths,
+        mask=data.mask,
         surprisal=read_array(shared_dir / key, "surprisal"),
         factors=read_array(shared_dir / meta["data"], "factors"),
         optimal_nll=rows.optimal_nll,
@@ -160,7 +163,7 @@ def _scale(data: DataTable, surprisal: Array, config: ReconstructionLossConfig) 
     """c, the mean over the training split of S_b; every example of a table has a target."""
     scales, sizes = [], []
     for part in _parts(*data.bounds["train"]):
-        mask = torch.from_numpy(target_mask(data.sequences.lengths[part], surprisal.shape[1]))
+        mask = torch.from_numpy(data.mask[part])
         scales.append(zfree_reference_scale(prepare_reference(torch.from_numpy(surprisal[part]), mask, config)))
         sizes.append(len(mask))
     return scales[0] if len(scales) == 1 else float(np.average(scales, weights=sizes))

@@ -91,8 +91,10 @@ def _step(setup: Setup, state: State, *, measure: bool) -> Callable[[], dict[str
     progress, objective, clip_norm = state.progress, setup.objective, setup.settings.training.clip_norm
     step = progress.step
     rows = torch.from_numpy(setup.rows(step))
-    tokens, mask = (t[rows].to(setup.device) for t in (setup.train.tokens, setup.train.mask))
-    batch = Batch(tokens.long(), mask, setup.reference[rows.to(setup.device)])
+    tokens, mask = (t[rows] for t in (setup.train.tokens, setup.train.mask))
+    batch = Batch(tokens.to(setup.device).long(), mask.to(setup.device), setup.reference[rows])
+    if setup.settings.training.length_buckets > 1:
+        batch = batch.trimmed(int(mask.sum(1).max()))
     loss, parts = batch_losses(state.model, batch, objective, setup.streams, step, measure=measure)
     if not math.isfinite(loss.item()):
         raise TrialDiverged(f"the objective is {loss.item()} at step {step + 1}")

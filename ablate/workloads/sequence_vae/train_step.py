@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Generator, Tensor
@@ -56,6 +56,11 @@ class Batch:
     tokens: Tensor
     mask: Tensor
     reference: PreparedReference
+
+    def trimmed(self, positions: int) -> Batch:
+        """The first positions alone, where no example has more."""
+        reference = replace(self.reference, weights=self.reference.weights[..., :positions])
+        return Batch(self.tokens[:, : positions + 1], self.mask[:, :positions], reference)
 
 
 @dataclass(frozen=True)

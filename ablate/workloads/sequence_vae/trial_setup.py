@@ -14,7 +14,7 @@ from torch import Generator
 
 from ablate.workloads.contract import Trial
 from ablate.workloads.sequence_vae.checkpoint import Progress, State
-from ablate.workloads.sequence_vae.config import TrialSettings
+from ablate.workloads.sequence_vae.config import Training, TrialSettings
 from ablate.workloads.sequence_vae.evaluation import HeldOut, held_out
 from ablate.workloads.sequence_vae.model import SequenceVAE, seeded
 from ablate.workloads.sequence_vae.objective import (
@@ -24,8 +24,9 @@ from ablate.workloads.sequence_vae.objective import (
     reconstruction_objective,
 )
 from ablate.workloads.sequence_vae.reference_table import ReferenceTable
+from ablate.workloads.sequence_vae.split_reference import SplitReference
 from ablate.workloads.sequence_vae.train_step import Objective, Streams, build_optimiser
-from losses import AUXILIARY_TERMS, BetaSchedule, PreparedReference, TemperatureSchedule, effective_coefficient
+from losses import AUXILIARY_TERMS, BetaSchedule, TemperatureSchedule, effective_coefficient
 
 HELD_OUT = {"eval": "report", "select": "select"}
 """The split behind each prefix of held-out metrics."""
@@ -45,7 +46,7 @@ class Setup:
     settings: TrialSettings
     objective: Objective
     train: Split
-    reference: PreparedReference
+    reference: SplitReference
     rows: Callable[[int], NDArray[np.int64]]
     held_out: dict[str, HeldOut]
     streams: Streams
@@ -76,7 +77,7 @@ def set_up(settings: TrialSettings, table: ReferenceTable, trial: Trial, device:
         _objective(settings, stack, train),
         train,
         stack.reference.to(device),
-        data_order(trial.stream_seed("data_order"), len(train.tokens), settings.training.batch_size),
+        _batches(trial.stream_seed("data_order"), settings.training, np.asarray(table.lengths[table.splits["train"]])),
         {prefix: held_out(table, name, model, stack.config, seed) for prefix, name in HELD_OUT.items()},
         Streams(latent, dropout if drops else None),
         device,
@@ -103,6 +104,29 @@ def data_order(seed: int, examples: int, batch_size: int) -> Callable[[int], NDA
         return np.concatenate([permutation(e)[places[places // examples == e] % examples] for e in epochs])
 
     return rows
+
+
+def length_buckets(
+    rows: Callable[[int], NDArray[np.int64]], lengths: NDArray[np.integer], batches: int, seed: int
+) -> Callable[[int], NDArray[np.int64]]:
+    """As `data_order`, the sequences of so many batches in a row regrouped into batches of similar length.
+
+    They stand by length, are cut into batches and these are shuffled: every epoch still sees each example once, and
+    the mean of these batches is that of the ones they are made of.
+    """
+
+    @functools.lru_cache(maxsize=2)
+    def pool(number: int) -> NDArray[np.int64]:
+        drawn = np.concatenate([rows(number * batches + place) for place in range(batches)])
+        by_length = drawn[np.argsort(lengths[drawn], kind="stable")].reshape(batches, -1)
+        return np.asarray(by_length[np.random.default_rng([seed, number, 1]).permutation(batches)])
+
+    return lambda step: pool(step // batches)[step % batches]
+
+
+def _batches(seed: int, training: Training, lengths: NDArray[np.integer]) -> Callable[[int], NDArray[np.int64]]:
+    rows = data_order(seed, len(lengths), training.batch_size)
+    return rows if training.length_buckets == 1 else length_buckets(rows, lengths, training.length_buckets, seed)
 
 
 def _objective(settings: TrialSettings, stack: ReconstructionObjective, train: Split) -> Objective:
@@ -133,6 +157,8 @@ def _note(trial: Trial, table: ReferenceTable, settings: TrialSettings, stack: R
     if auxiliary:
         coefficients = {name: effective_coefficient(mu, stack.mean_weight) for name, mu in auxiliary.items()}
         trial.note("effective_auxiliary_weights", coefficients)
+    if settings.reconstruction.shares is not None:
+        trial.note("weights_of_shares", stack.weights)
     if settings.reconstruction.rescale is not None:
         trial.note("rescaled_by", stack.rescaled_by)
         trial.note("rescaled_weights", stack.weights)

@@ -13,6 +13,7 @@ from pydantic import Field, model_validator
 from ablate.workloads.contract import Workload
 from ablate.workloads.sequence_vae.config import (
     KL,
+    LATER,
     Auxiliary,
     Latent,
     Model,
@@ -120,6 +121,7 @@ WORKLOAD = Workload(
     scales="ablate.workloads.synthetic_sequences.workload:scales",
     geometry="ablate.workloads.synthetic_sequences.workload:geometry",
     fingerprint=data_fingerprint,
+    later=LATER,
     sources=("ablate.workloads", "losses"),
     metrics=metric_names(("total_correlation", "dip_vae_i", "code_usage"), factors=True, likelihood=True),
     primary="eval/neg_elbo_per_token",

@@ -1,0 +1,46 @@
+"""A split that is too large for memory is prepared a batch at a time, and comes to the same."""
+
+import numpy as np
+import pytest
+import torch
+
+from ablate.workloads.sequence_vae.objective import read_split
+from ablate.workloads.sequence_vae.split_reference import split_reference
+from losses import (
+    TERMS,
+    ReconstructionLossConfig,
+    example_weight_mean,
+    mean_token_weights,
+    reconstruction_losses,
+    zfree_reference_scale,
+)
+
+
+@pytest.mark.parametrize("mode", ["token_sum", "token_mean"])
+def test_batches_and_totals_are_those_of_the_whole(table, mode, monkeypatch):
+    train = read_split(table, "train")
+    config = ReconstructionLossConfig(token_aggregation=mode, zfree_reference_scale=7.0)
+    whole = split_reference(train.surprisal, train.mask, config)
+    monkeypatch.setattr("ablate.workloads.sequence_vae.split_reference.PART", 5 * train.mask.shape[1])
+    parts = split_reference(train.surprisal, train.mask, config, in_memory=0)
+    assert (whole.prepared is None, parts.prepared is None) == (False, True)
+
+    assert example_weight_mean(parts.totals, config) == pytest.approx(example_weight_mean(whole.totals, config))
+    assert zfree_reference_scale(parts.totals) == pytest.approx(zfree_reference_scale(whole.totals))
+    weights = mean_token_weights(whole.totals, config)
+    assert mean_token_weights(parts.totals, config) == pytest.approx(weights, rel=1e-6)
+    assert set(weights) == set(TERMS)
+
+    rows = torch.tensor([3, 40, 7, 3])
+    nll = torch.rand(4, train.mask.shape[1], generator=torch.Generator().manual_seed(0)) * train.mask[rows]
+    one, other = (
+        reconstruction_losses(nll, train.mask[rows], reference.to("cpu")[rows], config)
+        for reference in (whole, parts)
+    )
+    assert torch.equal(one.objective, other.objective)
+    for name, value in one.diagnostics.items():
+        assert torch.equal(value, other.diagnostics[name]), name
+
+
+def test_the_mask_of_a_table_is_where_its_targets_are(table):
+    assert np.array_equal(table.mask.sum(1), np.asarray(table.lengths) - 1)
