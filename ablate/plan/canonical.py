@@ -100,7 +100,8 @@ class CanonicalFrame:
         if found is None:
             return None
         mean = self._mean(found)
-        scale = self._base_mean if section.get("rescale") is not None else mean
+        relative = section.get("rescale") is not None or section.get("shares") is not None
+        scale = self._base_mean if relative else mean
         return found / mean if mean else found * math.nan, scale
 
     def embedding(self, configs: Sequence[Mapping[str, Any]]) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from ablate.workloads.weight_gram import (
     SETTING_FIELDS,
     Setting,
     WeightGram,
-    read_gram,
+    nearest_gram,
     setting_change,
     setting_of,
 )
@@ -31,8 +32,8 @@ SECTION = "reconstruction"
 MOST_SETTINGS = 64
 """Settings of alpha, the epsilons and the mode that are measured for one study; arms at others have no coordinates."""
 
-PROPOSED = {"proposal", "tuning"}
-"""Roles of arms that a sampler proposes: what is measured does not hang on them."""
+PROPOSED = {"proposal", "tuning", "confirm"}
+"""Roles of arms that hang on what a sampler proposes: what is measured does not."""
 
 MODES = ("token_sum", "token_mean")
 
@@ -58,13 +59,11 @@ class GramRequest:
 
     Attributes:
         key: of the table.
-        settings: at which they are measured, the baseline's first.
-        left_out: settings of arms beyond MOST_SETTINGS.
+        settings: at which they are measured, the baseline's first; at most MOST_SETTINGS.
     """
 
     key: str
     settings: tuple[Setting, ...]
-    left_out: int = 0
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,7 @@ class StudyGeometry:
         arms: coordinates of each arm by label, in plan order; None where its setting or table was not measured.
         pairs: arms that are one training.
         together: groups of studied weights that the data cannot tell apart and that do not move as one yet.
-        left_out: settings that were not measured.
+        unmeasured: how many arms of the designs have no coordinates, by the reason.
     """
 
     gram: WeightGram
@@ -121,7 +120,7 @@ class StudyGeometry:
     arms: dict[str, Canonical | None]
     pairs: tuple[SamePair, ...]
     together: tuple[tuple[str, ...], ...]
-    left_out: int = 0
+    unmeasured: dict[str, int]
 
 
 # --- what has to be measured ----------------------------------------------------------------------
@@ -137,11 +136,7 @@ def gram_request(spec: StudySpec, arms: Sequence[Arm], workload: Workload) -> Gr
     planned = (arm for arm in arms if arm.role not in PROPOSED and same_table(arm.config, spec.baseline))
     of_arms = (setting_of(arm.config[SECTION]) for arm in planned)
     settings = tuple(dict.fromkeys((setting_of(spec.baseline[SECTION]), *studied_settings(spec), *of_arms)))
-    return GramRequest(
-        workload.prepared_key(spec.baseline),
-        settings[:MOST_SETTINGS],
-        max(0, len(settings) - MOST_SETTINGS),
-    )
+    return GramRequest(workload.prepared_key(spec.baseline), settings[:MOST_SETTINGS])
 
 
 def same_table(config: Mapping[str, Any], baseline: Mapping[str, Any]) -> bool:
@@ -174,33 +169,43 @@ def read_geometry(
 ) -> StudyGeometry | None:
     """The geometry of a study as far as it was measured; None where it was not."""
     request = gram_request(plan.spec, plan.arms, workload)
-    gram = read_gram(shared_dir / request.key, request.settings) if request is not None else None
+    gram = nearest_gram(shared_dir / request.key, request.settings) if request is not None else None
     if request is None or gram is None or not gram.tokens:
         return None
-    points = tuple(_points(gram, threshold))
-    arms = _coordinates(plan, gram)
+    points = tuple(_points(gram, request.settings, threshold))
+    frame = CanonicalFrame(gram, plan.spec.baseline)
+    arms = {arm.label: _coordinates(arm, plan.spec.baseline, frame) for arm in plan.arms}
     return StudyGeometry(
         gram,
         threshold,
         points,
         arms,
-        tuple(same_training(plan.arms, arms, CanonicalFrame(gram, plan.spec.baseline))),
+        tuple(same_training(plan.arms, arms, frame)),
         tuple(_together(plan.spec, gram, points[0].terms)),
-        request.left_out,
+        dict(Counter(_why_unmeasured(arm, plan.spec) for arm in plan.arms if _left_out(arm, arms))),
     )
 
 
-def _points(gram: WeightGram, threshold: float) -> Iterator[Point]:
+def _points(gram: WeightGram, settings: Sequence[Setting], threshold: float) -> Iterator[Point]:
     for index, setting in enumerate(gram.settings):
-        change = setting_change(setting, gram.settings[0])
-        means = tuple(float(mean) for mean in gram.mean_weights(index))
-        yield Point(setting, change, term_geometry(gram, index, threshold), means)
+        if setting in settings:
+            change = setting_change(setting, gram.settings[0])
+            means = tuple(float(mean) for mean in gram.mean_weights(index))
+            yield Point(setting, change, term_geometry(gram, index, threshold), means)
 
 
-def _coordinates(plan: Plan, gram: WeightGram) -> dict[str, Canonical | None]:
-    baseline = plan.spec.baseline
-    frame = CanonicalFrame(gram, baseline)
-    return {arm.label: frame.of(arm.config) if same_table(arm.config, baseline) else None for arm in plan.arms}
+def _coordinates(arm: Arm, baseline: Config, frame: CanonicalFrame) -> Canonical | None:
+    return frame.of(arm.config) if same_table(arm.config, baseline) else None
+
+
+def _left_out(arm: Arm, coordinates: Mapping[str, Canonical | None]) -> bool:
+    return coordinates[arm.label] is None and arm.role not in PROPOSED
+
+
+def _why_unmeasured(arm: Arm, spec: StudySpec) -> str:
+    if not same_table(arm.config, spec.baseline):
+        return "over another reference table than the baseline's"
+    return f"at a setting that was not measured; at most {MOST_SETTINGS} are, by `ablate terms FILE`"
 
 
 def same_training(
@@ -283,7 +288,7 @@ def geometry_json(geometry: StudyGeometry, study: str) -> dict[str, Any]:
             for pair in geometry.pairs
         ],
         "together": [list(paths) for paths in geometry.together],
-        "settings_left_out": geometry.left_out,
+        "unmeasured": geometry.unmeasured,
     }
 
 

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ablate.plan.geometry import MOST_SETTINGS, SAME, Point, StudyGeometry
+from ablate.plan.geometry import SAME, Point, StudyGeometry
 
 MOST_PAIRS = 20
 """Pairs that a terminal shows; `--json` has them all."""
@@ -132,11 +132,8 @@ def geometry_warnings(geometry: StudyGeometry) -> list[str]:
             f"the data cannot tell these apart (cosines at least {geometry.threshold:g}): left out one at a time each "
             f"looks droppable, because the others stay; move them as one: `together: [{groups}]`"
         )
-    unmeasured = sum(value is None for value in geometry.arms.values())
-    if unmeasured:
-        why = f"at most {MOST_SETTINGS} settings of alpha, epsilons and mode are" if geometry.left_out else "none is"
-        where = "" if geometry.left_out else " over another reference table than the baseline's"
-        found.append(f"{unmeasured} arms have no coordinates: {why} measured{where}")
+    for reason, count in geometry.unmeasured.items():
+        found.append(f"{count} {'arm has' if count == 1 else 'arms have'} no coordinates: {reason}")
     return found
 
 

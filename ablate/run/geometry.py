@@ -12,6 +12,7 @@ from ablate.plan.model import Plan
 from ablate.record.run_folder import RunFolder
 from ablate.workloads import import_path, load_object
 from ablate.workloads.contract import Workload
+from ablate.workloads.weight_gram import read_gram
 
 
 def measured_geometry(
@@ -26,8 +27,7 @@ def measured_geometry(
     if request is None or workload.prepare is None or workload.geometry is None:
         raise SpecError(no_geometry(plan.spec.workload))
     reference = folder / "reference"
-    found = read_geometry(plan, workload, reference, threshold)
-    if found is None:
+    if read_gram(reference / request.key, request.settings) is None:
         say(f"measuring {len(request.settings)} settings on the reference table in {reference}")
         folder.mkdir(parents=True, exist_ok=True)
         config = plan.spec.baseline
@@ -37,7 +37,7 @@ def measured_geometry(
                 load_object(workload.geometry)({"config": config, "settings": request.settings}, reference)
             except OSError as error:
                 raise StudyError(f"{folder}: {error.strerror or error}; name another with --runs DIR") from error
-        found = read_geometry(plan, workload, reference, threshold)
+    found = read_geometry(plan, workload, reference, threshold)
     if found is None:
         raise SpecError(f"{plan.spec.study}: the training data have no token to predict, so no term has a weight")
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -109,17 +109,22 @@ class WeightGram:
     def coefficients(self, section: Mapping[str, Any]) -> Floats | None:
         """[S K], of N W = sum_i coefficient_i A_i for a `reconstruction` section; None for a setting not in here.
 
-        `rescale` is not looked at.
+        `rescale` is not looked at; `shares` s_k make lambda_k = s_k / (mean token weight of term k), of mean 1.
         """
         setting = setting_of(section)
         if setting not in self.settings:
             return None
+        block = self.block(self.settings.index(setting))
+        found = np.zeros(len(self.sums))
+        shares = section.get("shares")
+        if shares is not None:
+            means = self.sums[block] / max(self.tokens, 1)
+            own = np.array([float(shares.get(term.weight_field, 0.0)) for term in self.terms])
+            found[block] = np.divide(own, means, out=np.zeros_like(own), where=means > 0)
+            return found
         scale = section.get(SCALE, "auto")
         scale = self.scales[str(section[MODE])] if scale == "auto" else float(scale)
-        found = np.zeros(len(self.sums))
-        found[self.block(self.settings.index(setting))] = [
-            float(section[term.weight_field]) / (scale if term.per_scale else 1.0) for term in self.terms
-        ]
+        found[block] = [float(section[term.weight_field]) / (scale if term.per_scale else 1.0) for term in self.terms]
         return found
 
     def to_json(self) -> dict[str, Any]:
@@ -149,7 +154,21 @@ def gram_file(table: Path, settings: Iterable[Setting]) -> Path:
 
 def read_gram(table: Path, settings: Iterable[Setting]) -> WeightGram | None:
     """The inner products at these settings, or None where they were not measured or the file is damaged."""
+    return _read(gram_file(table, settings))
+
+
+def nearest_gram(table: Path, settings: Sequence[Setting]) -> WeightGram | None:
+    """The inner products at as many of these settings as were measured together; the first among them, or None."""
+    exact = read_gram(table, settings)
+    if exact is not None:
+        return exact
+    found = [gram for path in sorted(table.glob("gram-*.json")) if (gram := _read(path)) is not None]
+    fit = [gram for gram in found if gram.settings[0] == settings[0]]
+    return max(fit, key=lambda gram: len(set(settings).intersection(gram.settings)), default=None)
+
+
+def _read(path: Path) -> WeightGram | None:
     try:
-        return WeightGram.from_json(json.loads(gram_file(table, settings).read_text(encoding="utf-8")))
+        return WeightGram.from_json(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -295,6 +295,18 @@ def test_a_rescaled_twin_keeps_its_direction_and_has_the_scale_of_the_baseline()
     assert (twin.scale, twin.beta_eff) == (frame.of(base).scale, frame.of(base).beta_eff)
 
 
+def test_shares_are_of_the_effective_token_weight():
+    gram = measured(batch(8, 6).surprisal, batch(8, 6).mask)
+    base = {"reconstruction": section(raw_weight=2.0), "kl": {"beta": 1.0}}
+    shares = {"raw_weight": 0.25, "normalized_inverse_surprisal_token_weighted_weight": 0.75}
+    found = CanonicalFrame(gram, base).of({"reconstruction": section() | {"shares": shares}, "kl": {"beta": 1.0}})
+    means = gram.mean_weights(0)
+    weights = {name: share / means[gram.weight_fields.index(name)] for name, share in shares.items()}
+    same = CanonicalFrame(gram, base).of({"reconstruction": section(**weights), "kl": {"beta": 0.5}})
+    assert found.direction == pytest.approx(same.direction)
+    assert (found.scale, found.beta_eff) == (pytest.approx(2), pytest.approx(same.beta_eff))
+
+
 def test_weights_of_zero_have_no_direction():
     gram = measured(batch(4, 4).surprisal, batch(4, 4).mask)
     frame = CanonicalFrame(gram, {"reconstruction": section(raw_weight=1.0)})

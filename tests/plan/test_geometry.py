@@ -77,18 +77,19 @@ def test_what_is_measured(plan):
         (0.0, 0.1, 0.1, "token_sum"),
         (2.0, 0.1, 0.1, "token_sum"),
     )
-    assert request.left_out == 0
 
 
 def test_more_settings_than_are_measured_are_counted_and_said(plan, measured):
     made = plan((ALPHA[0], ALPHA[1].replace("levels: 3", "levels: 70")))
-    assert gram_request(made.spec, made.arms, WORKLOAD).left_out == 70 + 2 - MOST_SETTINGS
+    assert len(gram_request(made.spec, made.arms, WORKLOAD).settings) == MOST_SETTINGS
     grid = plan(
         (ALPHA[0], ALPHA[1].replace("levels: 3", "levels: 70")),
         ("kl.beta]", "kl.beta]\n  - grid: [reconstruction.token_weight_alpha]"),
     )
     warning = geometry_warnings(measured(grid))[-1]
-    assert warning == "8 arms have no coordinates: at most 64 settings of alpha, epsilons and mode are measured"
+    assert warning == (
+        "8 arms have no coordinates: at a setting that was not measured; at most 64 are, by `ablate terms FILE`"
+    )
 
 
 def test_points_begin_with_the_baseline_and_say_what_they_change(plan, measured):
@@ -210,7 +211,7 @@ def test_an_arm_over_another_table_has_no_coordinates(plan, measured):
     geometry = measured(made)
     assert geometry.arms["reference.seed=1"] is None
     assert geometry_warnings(geometry)[-1] == (
-        "1 arms have no coordinates: none is measured over another reference table than the baseline's"
+        "1 arm has no coordinates: over another reference table than the baseline's"
     )
     assert geometry_json(geometry, "s")["arms"][-1] == {"arm": "reference.seed=1"}
 
@@ -245,6 +246,24 @@ def test_what_was_not_measured_is_not_there(plan, tmp_path):
     (tmp_path / request.key).mkdir()
     gram_file(tmp_path / request.key, request.settings).write_text("{")
     assert read_geometry(made, WORKLOAD, tmp_path) is None
+
+
+def test_an_edited_file_is_read_as_far_as_it_was_measured(plan, measured, tmp_path):
+    measured(plan(ALPHA))
+    made = plan(
+        (ALPHA[0], ALPHA[1].replace("levels: 3", "levels: 5")), ("kl.beta]", "reconstruction.token_weight_alpha]")
+    )
+    geometry = read_geometry(made, WORKLOAD, tmp_path)
+    assert [point.change for point in geometry.points] == [
+        "",
+        "token_aggregation=token_mean",
+        "token_weight_alpha=0",
+        "token_weight_alpha=2",
+    ]
+    assert geometry.arms["token_weight_alpha=0.5"] is None
+    assert geometry.unmeasured == {"at a setting that was not measured; at most 64 are, by `ablate terms FILE`": 2}
+    other = plan(("token_weight_alpha: 1.0", "token_weight_alpha: 0.7"))
+    assert read_geometry(other, WORKLOAD, tmp_path) is None  # the baseline's own setting was never measured
 
 
 def test_training_data_without_a_token_have_no_geometry(plan, tmp_path):

@@ -34,8 +34,7 @@ def test_batches_and_totals_are_those_of_the_whole(table, mode, monkeypatch):
     rows = torch.tensor([3, 40, 7, 3])
     nll = torch.rand(4, train.mask.shape[1], generator=torch.Generator().manual_seed(0)) * train.mask[rows]
     one, other = (
-        reconstruction_losses(nll, train.mask[rows], reference.to("cpu")[rows], config)
-        for reference in (whole, parts)
+        reconstruction_losses(nll, train.mask[rows], reference.to("cpu")[rows], config) for reference in (whole, parts)
     )
     assert torch.equal(one.objective, other.objective)
     for name, value in one.diagnostics.items():
