@@ -70,6 +70,10 @@ class RunFolder:
         """What the trial printed."""
         return self.trial(trial_id) / "log.txt"
 
+    def texts(self, trial_id: str) -> Path:
+        """Texts that the trial kept: samples, tables."""
+        return self.trial(trial_id) / "texts"
+
     def checkpoints(self, trial_id: str) -> Path:
         """What the trial itself keeps to resume from."""
         if self.storage is not None:

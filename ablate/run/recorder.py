@@ -150,6 +150,10 @@ class Recorder:
     def _end(self, running: _Running, ending: Ending) -> Outcome:
         for name, value in ending.notes.items():
             self._ledger.note(running.entry, f"note.{name}", value)
+        texts = self._folder.texts(running.planned.trial_id)
+        for name, text in ending.texts.items():
+            texts.mkdir(exist_ok=True)
+            write_atomically(texts / name, text)
         return self._finish(running, outcome_of(ending, running.history.rows, self._primary))
 
     def fail(self, trial_id: str, reason: str, error: str) -> Outcome:
@@ -253,7 +257,7 @@ def begin_attempt(folder: RunFolder, entry: LedgerTrial) -> None:
     if present < entry.attempt:
         aside = path / f"attempt-{present}"
         aside.mkdir(exist_ok=True)
-        for name in ("history.jsonl", "log.txt", "config.json"):
+        for name in ("history.jsonl", "log.txt", "config.json", "texts"):
             if (path / name).exists():
                 (path / name).replace(aside / name)
         shutil.rmtree(folder.checkpoints(entry.trial_id), ignore_errors=True)
@@ -301,6 +305,7 @@ def close_run(
         tags |= {"ablate.reason": outcome.reason, "ablate.error": outcome.error}
     trial = folder.trial(entry.trial_id)
     artifacts = [trial / name for name in ("history.jsonl", "log.txt", "config.json")]
+    artifacts += sorted(folder.texts(entry.trial_id).glob("*"))
     ended = entry.ended.timestamp() if entry.ended else time.time()
     tracker.end(run_id, outcome.state, tags=tags, artifacts=artifacts, end_s=ended)
     return run_id

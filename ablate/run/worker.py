@@ -160,7 +160,7 @@ def _train(assignment: Assignment, device: str, outbox: _Outbox) -> Ending:
     except BaseException as error:  # noqa: BLE001 - whatever the user's code raises ends this trial alone
         traceback.print_exc()
         return Ending("exception", f"{type(error).__name__}: {error}", notes=trial.notes)
-    return Ending(metrics=dict(outbox.last_row), notes=trial.notes)
+    return Ending(metrics=dict(outbox.last_row), notes=trial.notes, texts=trial.texts)
 
 
 def _seed_global_streams(trial: Trial) -> None:

@@ -68,6 +68,7 @@ class Trial:
     on_checkpoint: Callable[[int], None] | None = None
     rows: list[Row] = field(default_factory=list)
     notes: dict[str, Any] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
 
     def stream_seed(self, stream: str) -> int:
         """A 63-bit seed for the stream of that name, the same in every arm with this seed."""
@@ -99,6 +100,15 @@ class Trial:
     def note(self, name: str, value: Any) -> None:
         """Keep a fact about this trial beside its metrics (a JSON value): the numbers used, a hash."""
         self.notes[name] = value
+
+    def keep_text(self, name: str, text: str) -> None:
+        """Keep a text as a file of that name among the trial's artifacts: samples, a table.
+
+        Raises: ValueError for a name that is no plain file name.
+        """
+        if not re.fullmatch(r"\w[\w.-]{0,99}", name, re.ASCII):
+            raise ValueError(f"a text named {name!r}; allowed: letters, digits, '_', '-' and '.', at most 100")
+        self.texts[name] = text
 
 
 def check_metric_name(name: str) -> str:

@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
 
 pytestmark = pytest.mark.slow
 
@@ -227,7 +228,17 @@ def test_other_code_is_asked_about(place):
     place.ablate("run", "study.yaml", "--rerun")
     assert len(place.executions()) == 4
     assert [trial.user_attrs["attempt"] for trial in place.optuna_trials()] == [1, 1, 2, 2]
-    assert place.study().trials()["attempt"].tolist() == [2, 2]
+    trials = place.study().trials()
+    assert trials["attempt"].tolist() == [2, 2]
+
+    # what a trial kept beside its metrics is a file and an artifact, of each attempt
+    for row in trials.itertuples():
+        folder = place.path / "runs/toy/trials" / row.trial_id
+        assert float((folder / "texts/last.txt").read_text()) == trials.loc[row.Index, "metric.loss"]
+        assert (folder / "attempt-1/texts/last.txt").exists()
+    client = MlflowClient(f"sqlite:///{place.path}/runs/toy/mlflow.db")
+    kept = [{item.path for item in client.list_artifacts(run.info.run_id)} for run in place.mlflow_runs()]
+    assert kept == [{"config.json", "history.jsonl", "last.txt", "log.txt"}] * 4
 
 
 def test_a_silent_metric_is_named(place):

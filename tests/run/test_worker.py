@@ -23,6 +23,7 @@ def good(config, trial):
         trial.report(step, {"train/loss": step})
     trial.report(3, {"loss": 0.5})
     trial.note("factor", 2.0)
+    trial.keep_text("samples.tsv", "a\\tb")
     return {"loss": 0.5, "extra": 1}
 
 def returns_another_value(config, trial):
@@ -117,7 +118,9 @@ def test_reports_wait_for_the_primary_metric_and_the_end(assignment):
     messages = messages_of(assignment("good"))
     # the second holds what the function returned, and is sent for the primary metric in it
     assert [[row.step for row in message.rows] for message in messages] == [[0, 1, 2, 3], [3], []]
-    assert messages[-1].ending == Ending(metrics={"loss": 0.5, "extra": 1.0}, notes={"factor": 2.0})
+    assert messages[-1].ending == Ending(
+        metrics={"loss": 0.5, "extra": 1.0}, notes={"factor": 2.0}, texts={"samples.tsv": "a\tb"}
+    )
 
 
 def test_everything_printed_is_sent_once(assignment):

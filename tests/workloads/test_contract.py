@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from ablate.workloads import BUILT_IN, find_workload, load_object
+from ablate.workloads.contract import Trial
 
 WORKLOADS = sorted(BUILT_IN)
 
@@ -48,3 +49,9 @@ class TestWorkload:
     def test_its_code_can_be_found(self, name):
         for source in find_workload(name).sources:
             assert load_object(f"{source}:__name__") == source
+
+
+@pytest.mark.parametrize("name", ["", "a/b.txt", "../up", ".hidden", "x" * 101, "a b"])
+def test_a_text_needs_a_plain_file_name(name):
+    with pytest.raises(ValueError, match="^a text named"):
+        Trial(seed=0).keep_text(name, "text")
