@@ -11,6 +11,7 @@ import typer
 from ablate.errors import SpecError, StudyError
 
 if TYPE_CHECKING:
+    from ablate.plan.cost import Cost
     from ablate.plan.geometry import StudyGeometry
     from ablate.plan.model import Plan
     from ablate.record.frames import Study
@@ -137,20 +138,32 @@ def validate(file: File, overrides: Set = None, seeds: SeedCount = None) -> None
     plan, _ = _load_plan(file, overrides, seeds)
     for warning in plan.warnings:
         _say(f"warning: {warning}")
-    print(f"{file}: {len(plan.arms)} arms x {plan.spec.seeds.count} seeds, {len(plan.trials)} trials")
+    to_come = sum(part.trials for part in plan.pending)
+    more = f", and {to_come} to come of searches" if to_come else ""
+    print(f"{file}: {len(plan.arms)} arms x {plan.spec.seeds.count} seeds, {len(plan.trials)} trials{more}")
 
 
 @app.command()
 def plan(
-    file: File, json: Json = False, runs: Runs = DEFAULT_RUNS, overrides: Set = None, seeds: SeedCount = None
+    file: File,
+    json: Json = False,
+    runs: Runs = DEFAULT_RUNS,
+    overrides: Set = None,
+    seeds: SeedCount = None,
+    budget: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Show what each design finds out with N trials.")
+    ] = None,
 ) -> None:
     """Show arms, trials, cost and what the study can conclude; starts nothing."""
     from ablate.plan.describe import plan_json
 
     planned, workload = _load_plan(file, overrides, seeds, runs)
     states, cost = _recorded(planned, runs)
+    if budget is not None:
+        _print_menu(planned.spec, workload, budget, cost, json=json)
+        return
     if json:
-        _print_json(plan_json(planned, states, _geometry(planned, workload, runs)))
+        _print_json(plan_json(planned, states, _geometry(planned, workload, runs), cost))
         return
     from rich.console import Console
 
@@ -162,18 +175,33 @@ def plan(
         console.print(part)
 
 
-def _recorded(planned: Plan, runs: Path) -> tuple[dict[str, str], float | None]:
-    """State of each trial on record, and the mean seconds of a finished one."""
+def _print_menu(spec: StudySpec, workload: Workload, budget: int, cost: Cost, *, json: bool) -> None:
+    from ablate.plan.budget import design_menu, menu_json, menu_text
+
+    options = design_menu(spec, workload.config_type, budget)
+    if json:
+        _print_json(menu_json(options, cost))
+        return
+    from rich.console import Console
+
+    Console().print(menu_text(options, budget, cost))
+
+
+def _recorded(planned: Plan, runs: Path) -> tuple[dict[str, str], Cost]:
+    """State of each trial on record, and what a finished one took."""
+    from ablate.plan.cost import Cost
+
+    gpus = float(planned.spec.run.resources.gpu)
     folder = runs / planned.spec.study
     if not folder.is_dir() and planned.spec.track.optuna is None:
-        return {}, None
+        return {}, Cost(None, gpus)
     from ablate.record.frames import Study
 
     study = Study(folder, planned.spec, planned)
     frame = study.trials()
     durations = frame.loc[frame["state"] == "COMPLETE", "duration_s"].dropna()
     states = dict(zip(frame["trial_id"], frame["state"], strict=True))
-    return states, float(durations.mean()) if len(durations) else None
+    return states, Cost(float(durations.mean()) if len(durations) else None, gpus)
 
 
 def _scales(planned: Plan, workload: Workload, runs: Path) -> list[Any] | None:
@@ -223,17 +251,21 @@ def terms(
 
 
 @app.command()
-def diff(old: File, new: File, json: Json = False) -> None:
-    """Show what an edited file would run."""
+def diff(old: File, new: File, json: Json = False, runs: Runs = DEFAULT_RUNS) -> None:
+    """Show what an edited file would run, and what that costs."""
     from rich.console import Console
 
     from ablate.plan.difference import difference_json, difference_text, plan_difference
 
-    difference = plan_difference(_load_plan(old)[0], _load_plan(new)[0])
+    before, after = (_load_plan(file, runs=runs)[0] for file in (old, new))
+    difference = plan_difference(before, after)
+    cost = next(
+        (cost for plan in (after, before) if (cost := _recorded(plan, runs)[1]).known), _recorded(after, runs)[1]
+    )
     if json:
-        _print_json(difference_json(difference))
+        _print_json(difference_json(difference, cost))
     else:
-        Console().print(difference_text(difference))
+        Console().print(difference_text(difference, cost))
 
 
 @app.command()

@@ -8,7 +8,7 @@ import pandas as pd
 from scipy.special import gammaln
 
 from ablate.analysis.arms import t_half_width
-from ablate.analysis.outcomes import arm_roles, outcomes
+from ablate.analysis.outcomes import ON_THE_BLOCK, arms_of, outcomes
 from ablate.analysis.verdicts import paired_differences
 
 Array = npt.NDArray[np.float64]
@@ -22,7 +22,7 @@ def effects(
     alpha: float = 0.05,
     baseline: str = "baseline",
 ) -> pd.DataFrame:
-    """One row an arm other than the baseline (twins and A/A arms too), in plan order.
+    """One row an arm on the study's seeds other than the baseline (twins and A/A arms too), in plan order.
 
     Over the n pairs of seeds where arm (a) and baseline (b) are both COMPLETE, d = a - b:
 
@@ -36,7 +36,7 @@ def effects(
     Source: Lakens 2013 (d_z, g_av); Agarwal et al. 2021 (probability of improvement).
     """
     outcome = outcomes(trials, metric)
-    arms = [label for label, role in arm_roles(trials, baseline).items() if role != "baseline"]
+    arms = arms_of(trials, *ON_THE_BLOCK, baseline=baseline)
     if not arms or baseline not in outcome.value:
         return pd.DataFrame(columns=["arm", "metric", *_FIELDS])
     d = paired_differences(outcome, arms, baseline)

@@ -16,11 +16,15 @@ import pandas as pd
 
 from ablate.spec.checks import FIXED, WEIGHTED_TOTALS
 
-Role = Literal["baseline", "comparison", "twin", "aa", "search"]
-Family = Literal["comparison", "twin"]
+Role = Literal["baseline", "comparison", "twin", "aa", "search", "tuning", "confirm"]
+Family = Literal["comparison", "twin", "confirm"]
+ON_THE_BLOCK: tuple[Role, ...] = ("comparison", "twin", "aa", "search")
+"""Roles of arms that are trained on the study's own seeds, as the baseline is."""
 
 _AA_LABEL = re.compile(r"aa-\d+")
 _SEARCH_LABEL = re.compile(r"search(-\d+)?/")
+_CONFIRM_LABEL = re.compile(r"confirm-\d+/")
+_TUNING_LABEL = re.compile(r"tune/")
 _TWIN_SUFFIXES = (" ~rescaled", " ~matched")
 
 
@@ -88,6 +92,10 @@ def _role(label: str, designs: str, replicate: int, baseline: str) -> Role:
         return "aa"
     if label.endswith(_TWIN_SUFFIXES):
         return "twin"
+    if _CONFIRM_LABEL.match(label):
+        return "confirm"
+    if _TUNING_LABEL.match(label):
+        return "tuning"
     names = [name.strip() for name in designs.split(",") if name.strip()]
     if _SEARCH_LABEL.match(label) or (names and all(re.fullmatch(r"search(-\d+)?", name) for name in names)):
         return "search"

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from ablate.analysis.outcomes import arm_roles, outcomes
+from ablate.analysis.outcomes import arms_of, outcomes
 
 Array = npt.NDArray[np.float64]
 
@@ -88,10 +88,10 @@ def complete_block(
 ) -> tuple[dict[str, Array], list[str]]:
     """Values of every metric at seeds where all arms have all of them: metric -> [S, A], and the arms.
 
-    A/A arms are left out. An arm that lacks values at more than half of the seeds is left out too, so that one
-    arm that failed throughout doesn't empty the block.
+    A/A arms are left out, and what searches proposed, often on fewer seeds. An arm that lacks values at more than
+    half of the seeds is left out too, so that one arm that failed throughout doesn't empty the block.
     """
-    kept = [arm for arm, role in arm_roles(trials, baseline).items() if role != "aa"]
+    kept = arms_of(trials, "baseline", "comparison", "twin", baseline=baseline)
     frames = [outcomes(trials, metric).value.reindex(columns=kept) for metric in metrics]
     if not frames or frames[0].empty:
         return {metric: np.empty((0, 0)) for metric in metrics}, []

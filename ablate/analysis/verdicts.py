@@ -42,7 +42,8 @@ def contrasts(
         goal: `minimize` or `maximize`; None: the metric has no better side, so there is no verdict.
         sesoi: smallest effect size of interest, > 0, in the metric's unit; None: no verdict.
         alpha: family-wise error of the tests, 1 - coverage of the intervals.
-        family: `comparison`, or `twin` for the rescaled and matched arms (a family of their own).
+        family: `comparison`; or `twin` for the rescaled and matched arms, `confirm` for the winners of a search, each
+            a family of its own.
     Returns: the columns of COLUMNS. `difference` is the mean over pairs; `low, high` are simultaneous over the
         family; `p_value` is the arm's own sign-flip test, `p_adjusted` max-T; `significant` says p_adjusted <= alpha
         with enough seeds; `verdict` is read off the interval alone. `n_dropped` counts the seeds that are no pair,
@@ -61,7 +62,9 @@ def contrasts(
     differences = paired_differences(outcome, arms, baseline)
     found = simultaneous(differences.to_numpy(dtype=float), alpha)
     diverged = outcome.diverged[arms].sum().to_numpy()
-    every = paired_differences(outcome, arms_of(trials, "comparison", "twin", "aa", baseline=baseline), baseline)
+    every = paired_differences(
+        outcome, arms_of(trials, "comparison", "twin", "aa", "confirm", baseline=baseline), baseline
+    )
     largest = float(np.nanmax(np.abs(every.to_numpy(dtype=float)), initial=0.0))
     readings, reasons = _verdicts(outcome, baseline, differences, found, goal, sesoi, alpha, largest)
     return pd.DataFrame(
@@ -172,5 +175,5 @@ def _check(goal: str | None, sesoi: float | None, alpha: float, family: str) -> 
         raise ValueError(f"sesoi: {sesoi!r}; it is a number > 0, or None for no verdict")
     if not 0 < alpha < 1:
         raise ValueError(f"alpha: {alpha!r}; it lies between 0 and 1")
-    if family not in ("comparison", "twin"):
-        raise ValueError(f"family: {family!r}; it is comparison or twin")
+    if family not in ("comparison", "twin", "confirm"):
+        raise ValueError(f"family: {family!r}; it is comparison, twin or confirm")

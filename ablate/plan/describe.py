@@ -11,13 +11,15 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ablate.plan.cost import Cost, duration
 from ablate.plan.geometry import StudyGeometry, geometry_json
 from ablate.plan.geometry_text import distance_text, geometry_warnings, resolution
-from ablate.plan.model import Plan
+from ablate.plan.model import Pending, Plan
 
 WAITING = "WAITING"
 SMALL_SHARE = 0.05
 FINISHED = ("COMPLETE", "PRUNED", "FAIL")
+UNCOMPARED = ("proposal", "tuning")
 
 
 class Scale(Protocol):
@@ -32,14 +34,18 @@ class Scale(Protocol):
         """Each term's share of the mean effective token weight."""
 
 
-def plan_json(plan: Plan, states: Mapping[str, str], geometry: StudyGeometry | None = None) -> dict[str, Any]:
+def plan_json(
+    plan: Plan, states: Mapping[str, str], geometry: StudyGeometry | None = None, cost: Cost | None = None
+) -> dict[str, Any]:
     """A plan as JSON values.
 
     Args:
         states: state of the trials on record, by trial_id.
+        cost: by the time that finished trials took; left out where none is given.
         geometry: what the reference table says of terms and arms; left out where it was not measured.
     """
     effect = plan.power.detectable_effect_sd
+    left = _left(plan, states)
     return {
         "study": plan.spec.study,
         "arms": [{"arm": arm.label, "designs": list(arm.designs), "factors": arm.factors} for arm in plan.arms],
@@ -57,6 +63,8 @@ def plan_json(plan: Plan, states: Mapping[str, str], geometry: StudyGeometry | N
             "detectable_effect_sd": effect if math.isfinite(effect) else None,
             "can_reject": plan.power.can_reject,
         },
+        **({"pending": [{"what": part.what, "trials": part.trials} for part in plan.pending]} if plan.pending else {}),
+        **({"cost": {"worker_s": cost.worker_s(left), "gpu_hours": cost.gpu_hours(left)}} if cost is not None else {}),
         **({"geometry": geometry_json(geometry, plan.spec.study)} if geometry is not None else {}),
     }
 
@@ -64,7 +72,7 @@ def plan_json(plan: Plan, states: Mapping[str, str], geometry: StudyGeometry | N
 def plan_text(
     plan: Plan,
     states: Mapping[str, str],
-    cost: float | None,
+    cost: Cost,
     scales: Sequence[Scale | None] | None,
     geometry: StudyGeometry | None = None,
 ) -> list[RenderableType]:
@@ -72,7 +80,7 @@ def plan_text(
 
     Args:
         states: state of the trials on record, by trial_id.
-        cost: mean seconds of a finished trial, None where there is none.
+        cost: by the time that finished trials took.
         scales: what the reference table says of each arm, None where it is missing; None for a workload that
             has no such table.
         geometry: what it says of terms and arms; None where it was not measured.
@@ -88,7 +96,7 @@ def plan_text(
         parts.append(Text(f"shares of the mean effective token weight: {', '.join(first.shares)}", style="dim"))
         if geometry is None:
             parts.append(Text("distance of each arm from the baseline: `ablate terms FILE` measures it.", style="dim"))
-    lines = [_trials(plan, states), _cost(plan, states, cost), conclusion(plan)]
+    lines = [_trials(plan, states), *map(_to_come, plan.pending), _cost(plan, states, cost), conclusion(plan)]
     lines += [resolution(geometry)] if geometry is not None else []
     parts.append(Group(*map(Text, lines)))
     parts += [Text(f"note: {note}") for note in plan.notes]
@@ -104,7 +112,10 @@ def _heading(plan: Plan) -> Text:
 
 
 def arms_table(plan: Plan, scales: Sequence[Scale | None], geometry: StudyGeometry | None = None) -> Table:
-    """One row an arm: what it changes, whose row it is, and its scale and distance where they are known."""
+    """One row an arm: what it changes, whose row it is, and its scale and distance where they are known.
+
+    What searches proposed is no row: there may be thousands, and none of them is compared.
+    """
     table = Table(box=None, header_style="bold", pad_edge=False)
     known = any(scale is not None for scale in scales)
     for name in ("arm", "designs", *(("β_eff", "shares") if known else ())):
@@ -112,6 +123,8 @@ def arms_table(plan: Plan, scales: Sequence[Scale | None], geometry: StudyGeomet
     if geometry is not None:
         table.add_column("distance", justify="right")
     for arm, scale in zip(plan.arms, scales, strict=True):
+        if arm.role in UNCOMPARED:
+            continue
         cells = [arm.label, ", ".join(arm.designs)]
         if known:
             cells += [f"{scale.beta_eff:.3g}", _shares(scale)] if scale is not None else ["", ""]
@@ -131,25 +144,27 @@ def _trials(plan: Plan, states: Mapping[str, str]) -> str:
     done = sum(counts[state] for state in FINISHED)
     by_state = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
     seeds = plan.spec.seeds
-    return (
-        f"trials: {len(plan.trials)} = {len(plan.arms)} arms x {seeds.count} seeds ({seeds.start} to "
-        f"{seeds.start + seeds.count - 1}); {done} done, {len(plan.trials) - done} to do ({by_state})"
-    )
+    compared = sum(arm.role not in (*UNCOMPARED, "confirm") for arm in plan.arms)
+    block = f"{compared} arms x {seeds.count} seeds ({seeds.start} to {seeds.start + seeds.count - 1})"
+    others = len(plan.trials) - compared * seeds.count
+    count = f"{len(plan.trials)} = {block}" + (f" + {others} of searches" if others > 0 else "")
+    return f"trials: {count}; {done} done, {len(plan.trials) - done} to do ({by_state})"
 
 
-def _cost(plan: Plan, states: Mapping[str, str], cost: float | None) -> str:
-    left = sum(states.get(trial.trial_id, WAITING) not in FINISHED for trial in plan.trials)
-    if cost is None:
-        return f"cost: {left} trials; no trial is finished yet to tell how long one takes"
-    return f"cost: {left} trials x {duration(cost)} = {duration(left * cost)} of one worker"
+def _to_come(part: Pending) -> str:
+    return f"to come: {part.what}, {part.trials} trials"
 
 
-def duration(seconds: float) -> str:
-    """A duration in the unit that fits it."""
-    for unit, size in (("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.1f} s"
+def _left(plan: Plan, states: Mapping[str, str]) -> int:
+    known = sum(states.get(trial.trial_id, WAITING) not in FINISHED for trial in plan.trials)
+    return known + sum(part.trials for part in plan.pending)
+
+
+def _cost(plan: Plan, states: Mapping[str, str], cost: Cost) -> str:
+    left = _left(plan, states)
+    if cost.trial_s is None:
+        return f"cost: {left} trials; {cost.text(left)}"
+    return f"cost: {left} trials x {duration(cost.trial_s)} = {cost.text(left)}"
 
 
 def conclusion(plan: Plan) -> str:

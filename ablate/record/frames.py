@@ -74,6 +74,12 @@ class Study:
         }
 
     @cached_property
+    def _shares(self) -> dict[str, Mapping[str, float]]:
+        """Shares of the effective token weight by arm, of those that a simplex search proposed."""
+        proposals = (proposal for result in self.plan.searches.values() for proposal in result.proposals)
+        return {proposal.arm: proposal.shares for proposal in proposals if proposal.shares}
+
+    @cached_property
     def _ledger_reading(self) -> tuple[dict[str, LedgerTrial], dict[str, Any], dict[str, str]]:
         ledger = Ledger.find(self.spec.track.optuna, self.path, self.spec.study)
         if ledger is None:
@@ -91,9 +97,9 @@ class Study:
         """One row a planned trial, in the plan's order.
 
         Columns: trial_id, arm, seed, replicate, designs, state, reason, attempt, reference (SHA-256 of the
-        reference table used), config.<path> of each factor, canonical.<coordinate> of the arm where its geometry was
-        measured (docs/term_geometry.md), metric.<name> final values at the metric's `at`,
-        started (UTC), duration_s, mlflow_run_id.
+        reference table used), config.<path> of each factor, share.<path> of what a simplex proposed,
+        canonical.<coordinate> of the arm where its geometry was measured (docs/term_geometry.md), metric.<name> final
+        values at the metric's `at`, started (UTC), duration_s, mlflow_run_id.
         """
         held = self.folder.holder() is not None
         at = {self.spec.metrics.primary.name: self.spec.metrics.primary.at}
@@ -119,6 +125,7 @@ class Study:
             "reference": (entry.attributes.get("provenance") or {}).get("reference_sha256", "") if entry else "",
         }
         row |= {f"config.{path}": value for path, value in trial.arm.factors.items()}
+        row |= {f"share.{path}": value for path, value in self._shares.get(trial.arm.label, {}).items()}
         row |= self._canonical.get(trial.arm.label, {})
         metrics = dict(outcome.metrics) if outcome else {}
         for name, when in at.items():

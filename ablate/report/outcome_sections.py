@@ -35,6 +35,7 @@ def arms(evidence: Evidence) -> Section:
     states = evidence.states
     if not len(states):
         return Section("arms", "Arms", absent="the study has no trial")
+    compared = states.loc[~states["role"].isin(["search", "tuning"])]
     columns = {
         "arm": lambda row: Cell(row["arm"], href=evidence.anchors[row["arm"]]),
         "complete": lambda row: _complete_cell(evidence, row),
@@ -46,7 +47,7 @@ def arms(evidence: Evidence) -> Section:
         "common seeds, likewise. These intervals are one at a time; the verdicts use simultaneous ones."
     )
     source = states.merge(_wide(evidence), on="arm", how="left")
-    table = make_table("arms", "Mean of each declared metric, by arm", states, columns, note=note, source=source)
+    table = make_table("arms", "Mean of each declared metric, by arm", compared, columns, note=note, source=source)
     return Section("arms", "Arms", (), (), (table,))
 
 

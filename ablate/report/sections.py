@@ -13,6 +13,7 @@ from ablate.report import (
     geometry_sections,
     methods,
     outcome_sections,
+    search_sections,
     verdict_sections,
 )
 from ablate.report.blocks import Section, Sentence
@@ -22,6 +23,8 @@ SECTIONS: dict[str, Callable[[Evidence], Section]] = {
     "verdicts": verdict_sections.verdicts,
     "arms": outcome_sections.arms,
     "controls": verdict_sections.controls,
+    "confirmation": search_sections.confirmation,
+    "new-data": search_sections.new_data,
     "pairs": outcome_sections.pairs,
     "rate-distortion": outcome_sections.rate_and_distortion,
     "curves": outcome_sections.curves,
@@ -35,6 +38,8 @@ SECTIONS: dict[str, Callable[[Evidence], Section]] = {
     "weights": factor_sections.weights,
     "pareto": outcome_sections.fronts,
     "spread": outcome_sections.spread,
+    "searches": search_sections.searches,
+    "nuisance": search_sections.nuisance,
     "secondary": verdict_sections.secondary,
     "effects": accounting_sections.effect_sizes,
     "accounting": accounting_sections.accounting,
