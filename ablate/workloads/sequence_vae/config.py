@@ -55,6 +55,8 @@ class Reference(Section):
         averaging: decay of the running average of the weights, the weights that are evaluated and kept.
         evaluate_every: steps between evaluations.
         patience: evaluations without a better `select` loss before it stops; the best weights are kept.
+        cross_fit: the training split's surprisals are out of fold: of so many references, each trained on the other
+            folds; 0: of the one reference, which has seen them.
     """
 
     seed: Seed = 0
@@ -70,6 +72,13 @@ class Reference(Section):
     averaging: DropRate = 0.99
     evaluate_every: Count = 100
     patience: Count = 2
+    cross_fit: Annotated[int, Field(ge=0, le=100)] = 0
+
+    @model_validator(mode="after")
+    def _folds_are_several(self) -> Reference:
+        if self.cross_fit == 1:
+            raise ValueError("cross_fit 1 leaves nothing to train on; 0 is off, and 2 the fewest folds")
+        return self
 
     @model_validator(mode="after")
     def _heads_divide_width(self) -> Reference:
@@ -209,7 +218,7 @@ class Training(Section):
     clip_norm: Positive | None = 100.0
 
 
-LATER: dict[str, Any] = {"training.length_buckets": 1, "reconstruction.shares": None}
+LATER: dict[str, Any] = {"reference.cross_fit": 0, "training.length_buckets": 1, "reconstruction.shares": None}
 """Paths that came later, by the value that means what was before: `Workload.later` of every data source."""
 
 

@@ -73,9 +73,9 @@ def train_reference(data: SequenceData, settings: Reference) -> TrainedReference
     return TrainedReference(decoder.requires_grad_(requires_grad=False), step, best_step, best)
 
 
-def surprisals(decoder: Decoder, data: SequenceData, rows: Array | None = None) -> Iterator[NDArray[np.float32]]:
-    """Parts of [N, L] nats, -log p(next token | prefix) of the rows, by default all; 0 where there is no target."""
-    for nll, _ in _scores(decoder, data, np.arange(len(data.tokens)) if rows is None else rows):
+def surprisals(decoder: Decoder, data: SequenceData, rows: Array) -> Iterator[NDArray[np.float32]]:
+    """Parts of [n, L] nats, -log p(next token | prefix) of these rows; 0 where there is no target."""
+    for nll, _ in _scores(decoder, data, rows):
         yield nll.numpy()
 
 

@@ -7,7 +7,7 @@ the same data. A trial opens both memory-mapped and never makes them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ import torch
 from ablate.errors import StudyError
 from ablate.workloads.contract import Prepared
 from ablate.workloads.sequence_vae.config import Reference
-from ablate.workloads.sequence_vae.data import Array
-from ablate.workloads.sequence_vae.data_table import DataTable, Write, open_data, prepare_data
+from ablate.workloads.sequence_vae.data import Array, SequenceData
+from ablate.workloads.sequence_vae.data_table import DataTable, Write, open_data, prepare_data, row_hashes
 from ablate.workloads.sequence_vae.reference import one_thread, surprisals, train_reference
 from ablate.workloads.sequence_vae.table_files import array_file, fault, make_whole, read_array, read_meta
 from losses import ReconstructionLossConfig, prepare_reference, zfree_reference_scale
@@ -127,14 +127,39 @@ def _write(folder: Path, data: DataTable, settings: Reference) -> dict[str, Any]
     trained = train_reference(data.sequences, settings)
     rows, places = data.sequences.tokens.shape
     with array_file(folder / "surprisal.npy", (rows, places - 1), np.float32) as file:
-        for part in surprisals(trained.decoder, data.sequences):
+        for part in surprisals(trained.decoder, data.sequences, np.arange(rows)):
             file.write(part.tobytes())
+    if settings.cross_fit:
+        _cross_fit(folder / "surprisal.npy", data.sequences, settings)
     return {
         "reference_steps": trained.steps,
         "reference_best_step": trained.best_step,
         **data.facts,
         **_facts(data, read_array(folder, "surprisal")),
     }
+
+
+def _cross_fit(path: Path, data: SequenceData, settings: Reference) -> None:
+    """Write over the training split's surprisals those of references that have not seen them.
+
+    Rows of one unit (a group, or equal sequences) are in one fold, as they are in one split.
+
+    Raises: StudyError where there is only one fold.
+    """
+    train = data.splits["train"]
+    units = row_hashes(data.tokens[train]) if data.units is None else np.asarray(data.units[train])
+    folds = units % settings.cross_fit
+    surprisal = np.load(path, mmap_mode="r+")
+    for fold in np.unique(folds):
+        inside, outside = train[folds == fold], train[folds != fold]
+        if not len(outside):
+            raise StudyError(f"reference.cross_fit: {settings.cross_fit} folds of one group leave nothing to train on")
+        trained = train_reference(replace(data, splits=data.splits | {"train": outside}), settings)
+        first = 0
+        for part in surprisals(trained.decoder, data, inside):
+            surprisal[inside[first : first + len(part)]] = part
+            first += len(part)
+    surprisal.flush()
 
 
 def _facts(data: DataTable, surprisal: Array) -> dict[str, Any]:
