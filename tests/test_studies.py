@@ -11,7 +11,10 @@ from ablate.spec.loading import load_study
 from ablate.spec.schema import study_schema
 from ablate.workloads import find_workload, import_path
 
-STUDIES = sorted((Path(__file__).parent.parent / "studies").glob("*.yaml"))
+ROOT = Path(__file__).parent.parent
+STUDIES = sorted((ROOT / "studies").glob("*.yaml"))
+FOLDERS = (ROOT / "studies", Path.cwd(), ROOT.parent / "shared" / "data")
+"""Where the files that studies name may lie; they are not part of the project."""
 
 
 @pytest.fixture(params=STUDIES, ids=lambda path: path.stem)
@@ -19,9 +22,24 @@ def study(request):
     return request.param
 
 
+def located(study):
+    """Edits that name the study's file where it lies; skips the test where it lies nowhere."""
+    spec = load_study(study, workload_lookup=find_workload)
+    edits = []
+    for path in find_workload(spec.workload).files:
+        section, key = path.split(".")
+        if (name := spec.baseline[section][key]) is None:
+            continue
+        found = next((folder / name for folder in FOLDERS if (folder / name).is_file()), None)
+        if found is None:
+            pytest.skip(f"{name} is not part of the project; the study's header says where it comes from")
+        edits.append(f"baseline.{path}={found}")
+    return edits
+
+
 def test_it_plans(study):
     with import_path(study.parent):
-        spec = load_study(study, workload_lookup=find_workload)
+        spec = load_study(study, workload_lookup=find_workload, overrides=located(study))
         plan = make_plan(spec, find_workload(spec.workload))
     assert len(plan.trials) == len(plan.arms) * spec.seeds.count
     assert plan.power.can_reject
