@@ -53,5 +53,5 @@ class TestWorkload:
 
 @pytest.mark.parametrize("name", ["", "a/b.txt", "../up", ".hidden", "x" * 101, "a b"])
 def test_a_text_needs_a_plain_file_name(name):
-    with pytest.raises(ValueError, match="^a text named"):
+    with pytest.raises(ValueError, match=r"^a text named"):
         Trial(seed=0).keep_text(name, "text")

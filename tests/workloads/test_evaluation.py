@@ -1,5 +1,6 @@
 """Held-out metrics against their definitions, example by example."""
 
+import dataclasses
 import math
 
 import pytest
@@ -117,3 +118,19 @@ def test_the_draw_of_an_example_is_the_same_in_both_splits_of_a_row_and_at_every
     _, select, _ = made(table, split="select")
     assert not torch.equal(report.noise, select.noise)
     assert evaluate(model, report, config, "cpu") == evaluate(model, report, config, "cpu")
+
+
+def test_accuracies_count_tokens_and_whole_sequences(table):
+    model, data, config = made(table)
+    model.decoder.output.weight.data.zero_()
+    model.decoder.output.bias.data.zero_()
+    model.decoder.output.bias.data[3] = 1.0  # the likeliest token everywhere
+    right = data.split.tokens[:, 1:] == 3
+    metrics = evaluate(model, data, config, "cpu")
+    assert metrics["token_accuracy"] == int((right & data.split.mask).sum()) / int(data.split.mask.sum())
+    assert metrics["sequence_accuracy"] == 0
+
+    tokens = data.split.tokens.clone()
+    tokens[:6, 1:] = 3
+    changed = dataclasses.replace(data, split=dataclasses.replace(data.split, tokens=tokens))
+    assert evaluate(model, changed, config, "cpu")["sequence_accuracy"] == 6 / 24

@@ -45,6 +45,7 @@ def test_every_kind_trains_and_reports_what_it_declares(shared_dir, latent, core
     if latent == "discrete":
         other = {"train/total_correlation", "train/dip_vae_i"}
     assert set(final) | {"time/step_s"} == declared - other
+    assert set(made.texts) == {"samples.tsv", "reconstructions.tsv", "traversals.tsv"}
     assert {name for _, metrics in rows for name in metrics} <= declared
     assert all(math.isfinite(value) for _, metrics in rows for value in metrics.values())
     assert final == rows[-1][1]

@@ -16,6 +16,7 @@ from ablate.workloads.sequence_vae.evaluation import evaluate
 from ablate.workloads.sequence_vae.final_evaluation import Effort, evaluate_finally
 from ablate.workloads.sequence_vae.reference import one_thread
 from ablate.workloads.sequence_vae.reference_table import ReferenceTable
+from ablate.workloads.sequence_vae.sample_tables import sample_tables
 from ablate.workloads.sequence_vae.train_step import Batch, batch_losses, take_step
 from ablate.workloads.sequence_vae.trial_setup import Setup, set_up, trial_settings
 from losses import beta_at, effective_coefficient, temperature_at
@@ -41,7 +42,11 @@ def train(config: Mapping[str, Any], table: ReferenceTable, trial: Trial) -> dic
         if problem is not None:
             print(f"the checkpoint in {trial.checkpoint_dir} is not used ({problem}): starting anew")  # noqa: T201
             state, setup = set_up(settings, table, trial, device)
-        return _train(setup, state, trial)
+        metrics = _train(setup, state, trial)
+        shown, seed = setup.held_out["eval"], trial.stream_seed("evaluation")
+        for name, text in sample_tables(state.model, shown, table.texts, seed, device).items():
+            trial.keep_text(name, text)
+        return metrics
 
 
 def evaluation_steps(steps: int, every: float) -> frozenset[int]:
