@@ -59,10 +59,12 @@ class GramRequest:
 
     Attributes:
         key: of the table.
+        config: of the baseline arm, whose table it is.
         settings: at which they are measured, the baseline's first; at most MOST_SETTINGS.
     """
 
     key: str
+    config: Config
     settings: tuple[Setting, ...]
 
 
@@ -131,12 +133,13 @@ def gram_request(spec: StudySpec, arms: Sequence[Arm], workload: Workload) -> Gr
 
     At the baseline's setting, the other mode, each level of each studied setting, and the settings of the arms.
     """
-    if workload.geometry is None or workload.prepared_key is None or not has_terms(spec.baseline):
+    config = next(arm.config for arm in arms if arm.role == "baseline")
+    if workload.geometry is None or workload.prepared_key is None or not has_terms(config):
         return None
-    planned = (arm for arm in arms if arm.role not in PROPOSED and same_table(arm.config, spec.baseline))
+    planned = (arm for arm in arms if arm.role not in PROPOSED and same_table(arm.config, config))
     of_arms = (setting_of(arm.config[SECTION]) for arm in planned)
-    settings = tuple(dict.fromkeys((setting_of(spec.baseline[SECTION]), *studied_settings(spec), *of_arms)))
-    return GramRequest(workload.prepared_key(spec.baseline), settings[:MOST_SETTINGS])
+    settings = tuple(dict.fromkeys((setting_of(config[SECTION]), *studied_settings(spec), *of_arms)))
+    return GramRequest(workload.prepared_key(config), config, settings[:MOST_SETTINGS])
 
 
 def same_table(config: Mapping[str, Any], baseline: Mapping[str, Any]) -> bool:
@@ -173,8 +176,8 @@ def read_geometry(
     if request is None or gram is None or not gram.tokens:
         return None
     points = tuple(_points(gram, request.settings, threshold))
-    frame = CanonicalFrame(gram, plan.spec.baseline)
-    arms = {arm.label: _coordinates(arm, plan.spec.baseline, frame) for arm in plan.arms}
+    frame = CanonicalFrame(gram, request.config)
+    arms = {arm.label: _coordinates(arm, request.config, frame) for arm in plan.arms}
     return StudyGeometry(
         gram,
         threshold,
@@ -182,7 +185,7 @@ def read_geometry(
         arms,
         tuple(same_training(plan.arms, arms, frame)),
         tuple(_together(plan.spec, gram, points[0].terms)),
-        dict(Counter(_why_unmeasured(arm, plan.spec) for arm in plan.arms if _left_out(arm, arms))),
+        dict(Counter(_why_unmeasured(arm, request.config) for arm in plan.arms if _left_out(arm, arms))),
     )
 
 
@@ -202,8 +205,8 @@ def _left_out(arm: Arm, coordinates: Mapping[str, Canonical | None]) -> bool:
     return coordinates[arm.label] is None and arm.role not in PROPOSED
 
 
-def _why_unmeasured(arm: Arm, spec: StudySpec) -> str:
-    if not same_table(arm.config, spec.baseline):
+def _why_unmeasured(arm: Arm, baseline: Config) -> str:
+    if not same_table(arm.config, baseline):
         return "over another reference table than the baseline's"
     return f"at a setting that was not measured; at most {MOST_SETTINGS} are, by `ablate terms FILE`"
 

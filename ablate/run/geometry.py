@@ -30,11 +30,10 @@ def measured_geometry(
     if read_gram(reference / request.key, request.settings) is None:
         say(f"measuring {len(request.settings)} settings on the reference table in {reference}")
         folder.mkdir(parents=True, exist_ok=True)
-        config = plan.spec.baseline
         with import_path(plan.spec.folder), RunFolder(folder).locked():
             try:
-                load_object(workload.prepare)(config, reference)
-                load_object(workload.geometry)({"config": config, "settings": request.settings}, reference)
+                load_object(workload.prepare)(request.config, reference)
+                load_object(workload.geometry)({"config": request.config, "settings": request.settings}, reference)
             except OSError as error:
                 raise StudyError(f"{folder}: {error.strerror or error}; name another with --runs DIR") from error
     found = read_geometry(plan, workload, reference, threshold)

@@ -93,7 +93,7 @@ def measure_geometry(
         return
     if read_gram(reference / request.key, request.settings) is not None:
         return
-    wanted = {"config": plan.spec.baseline, "settings": request.settings}
+    wanted = {"config": request.config, "settings": request.settings}
     try:
         session.result(session.prepare(workload.geometry, wanted, reference, import_path))
     except Exception as error:  # the workload's own code may raise anything

@@ -43,7 +43,7 @@ def setting_of(section: Mapping[str, Any]) -> Setting:
 def setting_change(setting: Setting, base: Setting) -> str:
     """What a setting has other than another: `token_weight_alpha=2`, joined by commas."""
     return ", ".join(
-        f"{name}={value if isinstance(value, str) else f'{value:g}'}"
+        f"{name}={value if isinstance(value, str) else f'{value:.4g}'}"
         for name, value, other in zip(SETTING_FIELDS, setting, base, strict=True)
         if value != other
     )

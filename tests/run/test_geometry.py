@@ -116,3 +116,18 @@ def test_a_study_that_runs_is_left_alone(file):
     folder.mkdir(parents=True)
     with RunFolder(folder).locked(), pytest.raises(StudyError, match=r"^study tiny is being run by process "):
         cli.terms(file)
+
+
+def test_a_file_of_sequences(file, capsys):
+    """The arms have the file's hash in their configuration, the study has not."""
+    (file.parent / "words.txt").write_text(
+        "\n".join(f"{first}{second}nd" for first in "abcdefgh" for second in "aeiouy")
+    )
+    data = "  data: {path: words.txt}\n"
+    start = STUDY.index("  data:")
+    text = STUDY[:start] + data + STUDY[STUDY.index("  reference:") :]
+    file.write_text(text.replace("synthetic_sequences", "sequence_file"))
+    cli.terms(file, json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert found["tokens"] > found["examples"] > 0
+    assert [arm["arm"] for arm in found["arms"] if "distance" not in arm] == []
