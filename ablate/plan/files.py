@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ablate.errors import Problem, SpecError
+from ablate.errors import Problem, SpecError, StudyError
 from ablate.plan.configurations import Configurations
 from ablate.plan.model import Arm
 from ablate.spec.models import Config, StudySpec
-from ablate.spec.paths import value_at, with_value
+from ablate.spec.paths import canonical, value_at, with_value
+
+Check = Callable[[Mapping[str, Any]], None]
 
 
 class Files:
@@ -25,19 +27,22 @@ class Files:
     Args:
         keys: path that names a file -> path that takes its SHA-256. A hash that is written there is held against it.
         later: path -> the value that means what was before the path existed: with it, it is no part of an identity.
+        check: raises StudyError where the beginning of a file cannot be what a configuration says.
     """
 
-    def __init__(self, spec: StudySpec, keys: Mapping[str, str], later: Mapping[str, Any]) -> None:
+    def __init__(self, spec: StudySpec, keys: Mapping[str, str], later: Mapping[str, Any], check: Check) -> None:
         self._spec = spec
         self._keys = keys
         self._later = later
+        self._check = check
+        self._checked: set[str] = set()
         self._cut: dict[int, tuple[Any, Any]] = {}
         self.content: dict[str, str] = {}
 
     def located(self, config: Config) -> Config:
         """The configuration with each file by its absolute path, and the hash of its content.
 
-        Raises: SpecError for a file that cannot be read or has another content than the configuration says.
+        Raises: SpecError for a file that cannot be read or is not what the configuration says.
         """
         for path, content in self._keys.items():
             name = value_at(config, path)
@@ -48,7 +53,20 @@ class Files:
             if pinned not in (None, digest):
                 raise self._problem(content, f"got {pinned}; {where} has the SHA-256 {digest}")
             config = with_value(with_value(config, path, where), content, digest)
+        if not self._spec.files:
+            self._check_once(config)
         return config
+
+    def _check_once(self, config: Config) -> None:
+        """Check the files of a configuration, once for all that have the same sections of them."""
+        sections = canonical([config[key] for key in sorted({path.partition(".")[0] for path in self._keys})])
+        if sections in self._checked:
+            return
+        self._checked.add(sections)
+        try:
+            self._check(config)
+        except StudyError as error:
+            raise self._problem(next(iter(self._keys)), str(error)) from None
 
     def arms(self, arms: Iterable[Arm]) -> list[Arm]:
         """Each arm with its files located."""

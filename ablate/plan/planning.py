@@ -46,6 +46,10 @@ class Workload(Protocol):
         """Paths that name a file, each with the path that takes the hash of its content."""
 
     @property
+    def check(self) -> Callable[[Mapping[str, Any]], None]:
+        """Raises StudyError where the beginning of a file cannot be what the configuration says."""
+
+    @property
     def later(self) -> Mapping[str, Any]:
         """Paths that no identity covers where they have this value."""
 
@@ -69,7 +73,7 @@ class Planner:
     def __init__(self, spec: StudySpec, workload: Workload) -> None:
         self._spec = spec
         self._builder = ArmBuilder(spec, workload.config_type)
-        self._files = Files(spec, workload.files, workload.later)
+        self._files = Files(spec, workload.files, workload.later, workload.check)
         compared = [*with_twins(spec, self._builder.arms()), *replicates(spec)]
         self._check_size(len(compared))
         self._planner = SearchPlanner(spec, self._builder)
@@ -85,7 +89,7 @@ class Planner:
         pending = [*self._pending(self.tunings, results), *self._pending(self.searches, results)]
         arms, untuned = self._tuned(results)
         pending += [Pending(f"{arm.label}, once its nuisance factors are tuned", len(self._block)) for arm in untuned]
-        proposed = self._proposed(arms, results)
+        proposed, also = self._proposed(arms, results)
         confirmed, awaited = self._confirmed(arms, results)
         left = {arm.label for arm in untuned}
         by_arm = [self._trials.trials(arm, self._block) for arm in arms if arm.label not in left]
@@ -95,7 +99,7 @@ class Planner:
         power = test_power(len(self._block), family, self._spec.analysis.alpha / self._spec.analysis.looks)
         return Plan(
             spec=self._spec,
-            arms=(*_with_designs(arms, results), *(arm for arm, _ in proposed + confirmed)),
+            arms=(*_with_designs(arms, also), *(arm for arm, _ in proposed + confirmed)),
             trials=tuple({trial.trial_id: trial for trial in trials}.values()),
             power=power,
             notes=tuple(self._builder.notes),
@@ -111,9 +115,15 @@ class Planner:
         if isinstance(made, str):
             return made
         (arm,) = self._files.arms([made])
-        content = self._builder.content(arm.config)
-        same = (other for other in known if _comparable(other) and self._builder.content(other.config) == content)
-        return next(same, arm) if task.arm is None else arm
+        return self._by_content(known).get(self._builder.content(arm.config), arm) if task.arm is None else arm
+
+    def _by_content(self, arms: Iterable[Arm]) -> dict[bytes, Arm]:
+        """The arms that a proposal may turn out to be, by their content; of equal ones the first."""
+        found: dict[bytes, Arm] = {}
+        for arm in arms:
+            if arm.role in ("baseline", "arm", "proposal") and arm.replicate == 0:
+                found.setdefault(self._builder.content(arm.config), arm)
+        return found
 
     def search_names(self) -> list[str]:
         """Names of all searches, those of nuisance factors among them."""
@@ -147,19 +157,27 @@ class Planner:
                 untuned.append(arm)
         return found, untuned
 
-    def _proposed(self, arms: Iterable[Arm], results: Results) -> list[tuple[Arm, tuple[int, ...]]]:
-        """The arms that only searches have, each with its seeds."""
-        known = {arm.label for arm in arms}
+    def _proposed(
+        self, arms: Iterable[Arm], results: Results
+    ) -> tuple[list[tuple[Arm, tuple[int, ...]]], dict[str, list[str]]]:
+        """The arms that only searches have, each with its seeds; and what searches proposed of the others, by arm."""
+        compared = self._by_content(arms)
         found: dict[str, tuple[Arm, tuple[int, ...]]] = {}
+        also: dict[str, list[str]] = {}
         for task in (*self.tunings, *self.searches):
             for proposal in task.own(results.get(task.name, SearchResult())):
-                if proposal.arm in known or proposal.arm in found:
+                if proposal.arm in found:
                     continue
                 made = self._planner.arm(task, proposal.number, Answer(dict(proposal.values), dict(proposal.shares)))
-                if isinstance(made, Arm):  # an edited constraint may refuse what was trained before
-                    (arm,) = self._files.arms([made])
+                if isinstance(made, str):  # an edited constraint refuses what was trained before
+                    continue
+                (arm,) = self._files.arms([made])
+                same = compared.get(self._builder.content(arm.config)) if task.arm is None else None
+                if same is None:
                     found[proposal.arm] = arm, proposal.seeds
-        return list(found.values())
+                elif task.name not in also.setdefault(same.label, []):
+                    also[same.label].append(task.name)
+        return list(found.values()), also
 
     def _confirmed(
         self, arms: Iterable[Arm], results: Results
@@ -221,16 +239,6 @@ class Planner:
         raise SpecError([Problem(*place, "seeds.count", message)])
 
 
-def _comparable(arm: Arm) -> bool:
-    """Whether a proposal of the same content is this arm."""
-    return arm.role in ("baseline", "arm", "proposal") and arm.replicate == 0
-
-
-def _with_designs(arms: Iterable[Arm], results: Results) -> list[Arm]:
+def _with_designs(arms: Iterable[Arm], also: Mapping[str, list[str]]) -> list[Arm]:
     """The compared arms, with the searches among their designs that proposed them too."""
-    also: dict[str, list[str]] = {}
-    for name, result in results.items():
-        for proposal in result.proposals:
-            if proposal.own and name not in also.setdefault(proposal.arm, []):
-                also[proposal.arm].append(name)
     return [replace(arm, designs=(*arm.designs, *also[arm.label])) if arm.label in also else arm for arm in arms]

@@ -46,6 +46,8 @@ def prepare_all(
         for key, future in session.ready(waiting).items():
             try:
                 prepared[key] = session.result(future)
+            except StudyError:  # says what is wrong itself
+                raise
             except Exception as error:  # the workload's own code may raise anything
                 raise StudyError(f"the reference pass failed: {type(error).__name__}: {error}") from error
             del waiting[key]

@@ -186,6 +186,7 @@ class Workload:
             section `data` alone.
         files: path of the configuration that names a file -> path that takes the SHA-256 of its content, for
             files of the user's. A plan fills both in; the name itself is no part of a trial's identity.
+        check: looks at the beginning of those files; raises StudyError where it cannot be what the configuration says.
         later: path -> the value that means what was before the path existed: with it, it is no part of a
             trial's identity either.
         sources: packages and modules whose source files make up the code hash.
@@ -202,6 +203,7 @@ class Workload:
     geometry: str | None = None
     fingerprint: Callable[[Mapping[str, Any]], str] = lambda _config: ""
     files: Mapping[str, str] = field(default_factory=dict)
+    check: Callable[[Mapping[str, Any]], None] = lambda _config: None
     later: Mapping[str, Any] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     metrics: frozenset[str] | None = None

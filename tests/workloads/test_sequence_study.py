@@ -77,6 +77,16 @@ def test_a_missing_file_is_said_before_anything_starts(place):
     assert refused(place, ("words.txt", ".")).endswith("cannot be read: Is a directory")
 
 
+def test_a_file_that_is_not_what_the_study_says_is_said_before_anything_starts(place):
+    table = written(place / "studies", "form\tlemma\nhuset\thus\n", "words.tsv")
+    assert refused(place, ("words.txt", "words.tsv")) == (
+        "PLACE/studies/study.yaml:4:16: baseline.data.path: PLACE/studies/words.tsv: data.text: no column 'text'; "
+        "columns: 'form', 'lemma'"
+    )
+    table.write_bytes(b"")
+    assert refused(place, ("words.txt", "words.tsv")).endswith("PLACE/studies/words.tsv is empty")
+
+
 def test_the_content_is_in_the_identity_and_the_name_is_not(place):
     before = ids(plan_of(place))
     (place / "studies" / "words.txt").rename(place / "studies" / "other.txt")

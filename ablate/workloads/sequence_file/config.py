@@ -135,6 +135,16 @@ def data_fingerprint(config: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
+def check(config: Mapping[str, Any]) -> None:
+    """Read the first row.
+
+    Raises: StudyError where it cannot be read, or lacks a column.
+    """
+    from ablate.workloads.sequence_file.reading import read_records
+
+    next(read_records(Data.model_validate(dict(config.get("data", {})))), None)
+
+
 def content(path: str) -> str | None:
     """SHA-256 of a file; None where it cannot be read."""
     try:
@@ -164,6 +174,7 @@ WORKLOAD = Workload(
     geometry="ablate.workloads.sequence_file.workload:geometry",
     fingerprint=data_fingerprint,
     files={"data.path": "data.sha256", "data.tokenizer_file": "data.tokenizer_sha256"},
+    check=check,
     later=LATER,
     sources=("ablate.workloads", "losses"),
     metrics=metric_names(("total_correlation", "dip_vae_i", "code_usage"), factors=True, likelihood=False),
