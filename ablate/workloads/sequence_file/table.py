@@ -84,7 +84,8 @@ def _tokenizer(data: Data, scan: Scan) -> Tokenizer:
 
 def _encode(data: Data, scan: Scan, tokenizer: Tokenizer, folder: Path) -> tuple[Array, Array, int]:
     """The tokens of every row one after another, how many each has (negative where it was cut), the unknown ones."""
-    flat, lengths, unknown = Spool(folder / "flat", "i"), Spool(folder / "lengths", "i"), 0
+    code = np.dtype(token_type(len(tokenizer.texts))).char
+    flat, lengths, unknown = Spool(folder / "flat", code), Spool(folder / "lengths", "i"), 0
     texts = (record.text for _, record in kept_records(data, scan.splits))
     while batch := list(islice(texts, PART)):
         for ids in tokenizer.encode(batch, data.max_tokens):
