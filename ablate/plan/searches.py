@@ -11,11 +11,11 @@ from typing import Any
 from ablate.plan.arms import BASELINE, ArmBuilder
 from ablate.plan.model import Arm, Proposal, SearchResult
 from ablate.plan.space import Answer, Choice, Dimension, Space
+from ablate.spec.checks import SHARES
 from ablate.spec.designs import units
 from ablate.spec.models import Config, Design, SearchSettings, StudySpec
 from ablate.spec.paths import with_value
 
-SHARES = "reconstruction.shares"
 CONFIRM_SEEDS = 1_000_000_000
 """The first seed that winners of a search are confirmed on."""
 TUNING_SEEDS = 2_000_000_000

@@ -234,15 +234,16 @@ class SearchRecord:
 
     def tell(self, number: int, state: str, values: Sequence[float] | None, reason: str = "") -> None:
         """Say how a proposal ended. PRUNED keeps its last reported value."""
-        before = set(self._memory.trials[number].system_attrs)
-        self._finish_in_memory(number, TrialState[state], values)
-        trial = self._memory.trials[number]
+        running = self._memory.trials[number]
+        before = set(running.system_attrs)
         stored = self._stored_ids[number]
-        for key in trial.system_attrs.keys() - before:
-            self._storage.set_trial_system_attr(stored, key, trial.system_attrs[key])
         if reason:
             self._storage.set_trial_user_attr(stored, "reason", reason)
-            self._memory._storage.set_trial_user_attr(trial._trial_id, "reason", reason)  # noqa: SLF001
+            self._memory._storage.set_trial_user_attr(running._trial_id, "reason", reason)  # noqa: SLF001
+        self._finish_in_memory(number, TrialState[state], values)
+        trial = self._memory.trials[number]
+        for key in trial.system_attrs.keys() - before:
+            self._storage.set_trial_system_attr(stored, key, trial.system_attrs[key])
         self._storage.set_trial_state_values(stored, state=trial.state, values=trial.values)
 
     # --- inside ---

@@ -21,6 +21,7 @@ RAW = "reconstruction.raw_weight"
 NORMALIZED = "reconstruction.distribution_normalized_weight"
 SCALE = "reconstruction.zfree_reference_scale"
 RESCALE = "reconstruction.rescale"
+SHARES = "reconstruction.shares"
 AGGREGATION = "reconstruction.token_aggregation"
 
 #: What is ablated scales these: no comparison of them between arms means anything.

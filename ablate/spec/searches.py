@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ablate.spec.checks import RESCALE, TERM_WEIGHTS, WEIGHTED_TOTALS
+from ablate.spec.checks import SHARES, TERM_WEIGHTS, WEIGHTED_TOTALS
 from ablate.spec.designs import Unit, levels, units
 from ablate.spec.file_model import NuisanceModel, Search
 from ablate.spec.findings import Findings, Loc
@@ -183,8 +183,8 @@ def _unfit_simplex(moved: Sequence[Unit], sampler: str, baseline: Config) -> Ite
     """Why shares of the effective token weight cannot be searched over these units."""
     paths = list(leaf_paths(baseline))
     weights = matching(TERM_WEIGHTS, paths)
-    if RESCALE not in paths or not weights:
-        yield "simplex: the workload's configuration has no weights of the loss stack; allowed: false"
+    if SHARES not in paths or not weights:
+        yield f"simplex: the workload's configuration has no {SHARES} and weights that it stands for; allowed: false"
         return
     searched = [factor.path for unit in moved for factor in unit]
     foreign = [path for path in searched if path not in weights]

@@ -7,7 +7,8 @@ import jsonschema
 import pytest
 from rich.console import Console
 
-from ablate.plan.describe import conclusion, duration, plan_json, plan_text, small_shares
+from ablate.plan.cost import Cost, duration
+from ablate.plan.describe import conclusion, plan_json, plan_text, small_shares
 from ablate.plan.difference import difference_json, difference_text, plan_difference
 from ablate.plan.planning import make_plan
 from tests.spec.example import STUDY, TYPED, edited
@@ -71,7 +72,7 @@ def test_json_of_a_study_that_can_conclude(plan):
 def test_text(plan):
     made = plan(SMALL, ("kl.beta]", "kl.beta]\nseeds: {count: 2, start: 3}"), ("levels: 4", "levels: 2"))
     states = {made.trials[0].trial_id: "COMPLETE", made.trials[1].trial_id: "FAIL", made.trials[2].trial_id: "RUNNING"}
-    assert printed(*plan_text(made, states, 90.0, [None] * 5)) == [
+    assert printed(*plan_text(made, states, Cost(90.0, 0.5), [None] * 5)) == [
         "which-terms",
         "Which reconstruction terms can go?",
         "arm                           designs",
@@ -82,7 +83,7 @@ def test_text(plan):
         "beta=2.0                      one_at_a_time",
         "β_eff, shares and distances: once the reference is trained, by `ablate terms FILE` or `ablate run FILE`.",
         "trials: 10 = 5 arms x 2 seeds (3 to 4); 2 done, 8 to do (1 COMPLETE, 1 FAIL, 1 RUNNING, 7 WAITING)",
-        "cost: 8 trials x 90.0 s = 12.0 min of one worker",
+        "cost: 8 trials x 90.0 s = 12.0 min of one worker, 0.1 GPU-hours",
         "test: maxt_signflip, alpha 0.05, a family of 4 arms, 2 pairs; smallest p 0.5; no difference can be found",
         "warning: the test can never reject: with 2 seeds the smallest p value is 0.5, above alpha 0.05; it takes 6 seeds",
     ]
@@ -96,7 +97,7 @@ def test_text_with_scales_notes_and_markup_in_names(plan):
         ("[0.5x, 1x, 2x]", "[1, 2]"),
     )
     scales = [Scale(0.9, 2.0, {"a": 0.97, "b": 0.03, "c": 0.0}), *[None] * (len(made.arms) - 1)]
-    text = printed(*plan_text(made, {}, None, scales))
+    text = printed(*plan_text(made, {}, Cost(None), scales))
     assert text[1] == "[red]x"
     assert text[2].split() == ["arm", "designs", "β_eff", "shares"]
     assert text[3].split() == ["baseline", "baseline", "0.9", "97%", "3%", "0%"]
@@ -134,7 +135,7 @@ def test_difference(plan):
         ("token_aggregation=token_mean", 0),
         ("token_aggregation=token_mean", 1),
     }
-    assert printed(difference_text(found)) == [
+    assert printed(difference_text(found, Cost(None))) == [
         "arm                                                        kept  new  dropped",
         "baseline                                                      2    1",
         "-raw_weight                                                   2    1",
@@ -151,8 +152,13 @@ def test_difference(plan):
         "beta=1.75                                                          3",
         "token_aggregation=token_mean                                                2",
         "trials: 20 kept, 19 new, 2 dropped",
+        "cost: 19 trials; no trial is finished yet to tell how long one takes",
     ]
-    as_json = difference_json(found)
+    assert printed(difference_text(found, Cost(60.0, 1.0)))[-1] == (
+        "cost: 19 trials; 19.0 min of one worker, 0.32 GPU-hours"
+    )
+    as_json = difference_json(found, Cost(60.0, 1.0))
+    assert as_json["cost"] == {"worker_s": 1140.0, "gpu_hours": pytest.approx(19 / 60)}
     assert [len(as_json[name]) for name in ("kept", "new", "dropped")] == [20, 19, 2]
     assert as_json["dropped"][0] == {
         "trial_id": found.dropped[0].trial_id,

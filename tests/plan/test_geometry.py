@@ -7,6 +7,7 @@ import pytest
 import torch
 from rich.console import Console
 
+from ablate.plan.cost import Cost
 from ablate.plan.describe import plan_json, plan_text
 from ablate.plan.geometry import MOST_SETTINGS, geometry_json, gram_request, read_geometry
 from ablate.plan.geometry_text import geometry_text, geometry_warnings, no_geometry, resolution
@@ -107,7 +108,7 @@ def test_points_begin_with_the_baseline_and_say_what_they_change(plan, measured)
 def test_distances_stand_in_the_plan(plan, measured):
     made = plan()
     geometry = measured(made)
-    lines = printed(*plan_text(made, {}, None, None, geometry))
+    lines = printed(*plan_text(made, {}, Cost(None), None, geometry))
     head = next(line for line in lines if line.startswith("arm "))
     assert head.split() == ["arm", "designs", "distance"]
     shown = {

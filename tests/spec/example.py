@@ -42,6 +42,7 @@ class Reconstruction(Section):
     zfree_reference_scale: Literal["auto"] | Positive = "auto"
     token_aggregation: Literal["token_sum", "token_mean"] = "token_sum"
     rescale: Literal["baseline"] | None = None
+    shares: dict[str, float] | None = None
 
 
 class KL(Section):
@@ -87,11 +88,13 @@ class Workload:
 
 
 TYPED = Workload("typed")
+SELECT = frozenset({"select/neg_elbo_per_token", "select/nll_per_token"})
+SEARCHED = Workload("searched", metrics=(TYPED.metrics or frozenset()) | SELECT)
 FREE = Workload("free", config_type=None, metrics=None, primary="loss")
 
 
 def lookup(name: str) -> Workload:
-    known = {"typed": TYPED, "free": FREE}
+    known = {"typed": TYPED, "free": FREE, "searched": SEARCHED}
     if name not in known:
         raise LookupError("allowed: free, typed or package.module:function")
     return known[name]
