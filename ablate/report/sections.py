@@ -9,10 +9,12 @@ from collections.abc import Callable
 
 from ablate.report import (
     accounting_sections,
+    collapse_sections,
     factor_sections,
     geometry_sections,
     methods,
     outcome_sections,
+    sample_sections,
     search_sections,
     verdict_sections,
 )
@@ -27,8 +29,10 @@ SECTIONS: dict[str, Callable[[Evidence], Section]] = {
     "new-data": search_sections.new_data,
     "pairs": outcome_sections.pairs,
     "rate-distortion": outcome_sections.rate_and_distortion,
+    "collapse": collapse_sections.posterior_collapse,
     "curves": outcome_sections.curves,
     "diagnostics": outcome_sections.diagnostics,
+    "samples": sample_sections.samples,
     "geometry": geometry_sections.geometry,
     "prediction": geometry_sections.prediction,
     "factorial": factor_sections.factorial,

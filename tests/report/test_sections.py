@@ -74,6 +74,7 @@ def test_what_a_study_has_nothing_for_is_one_list() -> None:
     assert {sentence.lead for sentence in listed.sentences} == {
         "Controls",
         "Diagnostics of the token weighting",
+        "Samples",
         "What the data can tell apart",
         "Predicted against measured",
         "Main effects and interactions",

@@ -40,7 +40,9 @@ def sample_tables(model: SequenceVAE, data: HeldOut, texts: Sequence[str], seed:
     modes = model.latent.draw(parameters, torch.zeros(len(parameters), model.latent.size, device=device))
     tokens = data.split.tokens[:EXAMPLES].tolist()
     return {
-        "samples.tsv": _table(("sample",), ([text] for text in _samples(model, seed, read, device))),
+        "samples.tsv": _table(
+            ("draw", "sample"), ((str(draw), text) for draw, text in enumerate(_samples(model, seed, read, device)))
+        ),
         "reconstructions.tsv": _table(
             ("example", "reconstruction"),
             zip(map(read, (row[1:] for row in tokens)), write(model, modes[:EXAMPLES], read), strict=True),
