@@ -20,6 +20,7 @@ pytestmark = pytest.mark.filterwarnings(
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 STUDIES = sorted(EXAMPLES.glob("*.yaml"))
 TRAINERS = [path for path in STUDIES if path.stem != "sklearn_model"]
+SLOW = [pytest.param(path, marks=pytest.mark.campaign) if path.stem != "plain_pytorch" else path for path in TRAINERS]
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +64,7 @@ def test_it_learns_reports_and_keeps(path, tmp_path):
     assert trial.rows[-1].metrics[primary] == final[primary] < trial.rows[0].metrics[primary]
 
 
-@pytest.mark.parametrize("path", TRAINERS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", SLOW, ids=[path.stem for path in TRAINERS])
 def test_it_ends_when_told_and_goes_on_from_its_checkpoint(path, tmp_path):
     train, config, _ = baseline_of(path, steps=100, examples=64)
 

@@ -27,8 +27,8 @@ def test_a_collapsed_arm_is_named_with_its_cause():
     [sentence] = made.sentences
     assert str(sentence) == (
         "beta=30.0 collapsed: 2 of 2 trials: KL 0.00050 nats a latent unit, rate 0.00056 of the distortion. Most "
-        "likely because kl.beta is 30.0, the baseline's 1.0: β_eff is 30 instead of 1, so the KL weighs 30 times as much "
-        "against the reconstruction."
+        "likely because kl.beta is 30.0, the baseline's 1.0: β_eff is 30 instead of 1, so the KL weighs 30 times as "
+        "much against the reconstruction."
     )
     [table] = made.blocks
     assert [[cell.text for cell in row] for row in table.rows] == [
