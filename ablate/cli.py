@@ -82,8 +82,12 @@ def _load_plan(
     from ablate.plan.planning import Planner
 
     spec, workload = _load(file, overrides, seeds)
-    planner = Planner(spec, workload)
     folder = None if runs is None else runs / spec.study
+    if folder is not None:
+        from ablate.plan.collinear_groups import with_groups
+
+        spec = with_groups(spec, workload, folder / "reference")
+    planner = Planner(spec, workload)
     if folder is None or not planner.search_names() or not (folder.is_dir() or spec.track.optuna):
         return planner.plan({}), workload
     from ablate.record.frames import recorded_plan
@@ -234,10 +238,12 @@ def terms(
 ) -> None:
     """Show what the data can tell apart of terms and arms, by the reference pass alone."""
     from ablate.plan.geometry import geometry_json
-    from ablate.run.geometry import measured_geometry
+    from ablate.run.geometry import measure_study, measured_geometry
 
     planned, workload = _load_plan(file, overrides)
-    geometry = measured_geometry(planned, workload, runs / planned.spec.study, threshold, _say)
+    measure_study(planned, workload, runs / planned.spec.study, _say)
+    planned, workload = _load_plan(file, overrides, runs=runs)  # with the groups that were not known before
+    geometry = measured_geometry(planned, workload, runs / planned.spec.study, threshold)
     if json:
         _print_json(geometry_json(geometry, planned.spec.study))
         return

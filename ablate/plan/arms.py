@@ -15,8 +15,8 @@ from ablate.plan.configurations import Configurations
 from ablate.plan.designs import DESIGNS, DesignError, Moved, Note, Row, Rows
 from ablate.plan.labels import Labels
 from ablate.plan.model import Arm
-from ablate.spec.checks import RESCALE, TERM_WEIGHTS
-from ablate.spec.designs import Unit, units
+from ablate.spec.checks import RESCALE
+from ablate.spec.designs import AUTO, TERM_WEIGHTS, Unit, moved_units, units
 from ablate.spec.expressions import ExpressionError, Term, holds, parse
 from ablate.spec.models import Config, Design, Factor, StudySpec
 from ablate.spec.paths import leaf_paths, matching, same, value_at
@@ -112,12 +112,13 @@ class ArmBuilder:
         self.notes += [f"{design.name}: left out, {reason}: {'; '.join(rows)}" for reason, rows in left_out.items()]
         if left_out and design.kind == "factorial":
             self.notes.append(f"{design.name}: with rows left out its effects are no longer orthogonal")
-        if not kept:
+        if not kept and design.settings.get("groups") != AUTO:
             reasons = "; ".join(left_out) or "every row is the baseline"
             raise self.problem(design.name, path, f"yields no arm: {reasons}")
 
     def _rows(self, design: Design, path: str) -> Rows:
-        moved = Moved(units(design.over, self.factors, self.spec.together), self.labels.names, design.settings)
+        own = moved_units(design.over, self.factors, self.spec.together, design.settings)
+        moved = Moved(own, self.labels.names, design.settings)
         try:
             yield from DESIGNS[design.kind](moved)
         except DesignError as error:

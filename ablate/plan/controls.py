@@ -7,7 +7,8 @@ from typing import Any
 
 from ablate.plan.arms import BASELINE, relative
 from ablate.plan.model import Arm, Role
-from ablate.spec.checks import AGGREGATION, RESCALE, TERM_WEIGHTS
+from ablate.spec.checks import AGGREGATION, RESCALE
+from ablate.spec.designs import TERM_WEIGHTS
 from ablate.spec.models import MISSING, Factor, StudySpec
 from ablate.spec.paths import matching, same, value_at, with_value
 

@@ -17,7 +17,7 @@ from ablate.plan.factorial import (
     fractions,
     plackett_burman,
 )
-from ablate.spec.designs import Unit, is_baseline, levels, removable
+from ablate.spec.designs import AUTO, Unit, is_baseline, levels, removable
 
 
 class DesignError(Exception):
@@ -81,8 +81,16 @@ def leave_one_out(moved: Moved) -> Rows:
         yield unit if isinstance(unit, Note) else Row(_ablated(unit))
 
 
+UNKNOWN_GROUPS = Note(
+    "its groups come from the reference table: `ablate terms FILE` makes it, `ablate run FILE` before the first trial"
+)
+
+
 def leave_group_out(moved: Moved) -> Rows:
     """All units of one group at `ablate_to`, the rest at baseline."""
+    if moved.settings["groups"] == AUTO:
+        yield UNKNOWN_GROUPS
+        return
     for group in moved.settings["groups"]:
         members = [unit for unit in moved.units if any(factor.path in group for factor in unit)]
         yield Row({path: value for unit in members for path, value in _ablated(unit).items()})
@@ -120,6 +128,9 @@ def factorial(moved: Moved) -> Rows:
 
     Raises: DesignError where there is no such fraction.
     """
+    if moved.settings.get("groups") == AUTO:
+        yield UNKNOWN_GROUPS
+        return
     found = list(moved.removable())
     yield from (item for item in found if isinstance(item, Note))
     units = [item for item in found if not isinstance(item, Note)]

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from ablate.errors import StudyError
+from ablate.plan.collinear_groups import with_groups
 from ablate.plan.geometry import StudyGeometry, geometry_json, read_geometry
 from ablate.plan.model import Plan, PlannedTrial
 from ablate.plan.planning import Planner
@@ -226,7 +227,9 @@ def open_study(path_or_name: str | Path, runs: str | Path = "runs") -> Study:
     folder = find_run_folder(path_or_name, Path(runs))
     with import_path(folder.source_folder()):
         spec = load_study(folder.study_file, workload_lookup=find_workload, files=folder.files())
-        plan = recorded_plan(Planner(spec, find_workload(spec.workload)), spec, folder.path)
+        workload = find_workload(spec.workload)
+        spec = with_groups(spec, workload, folder.reference)
+        plan = recorded_plan(Planner(spec, workload), spec, folder.path)
     return Study(folder.path, spec, plan)
 
 

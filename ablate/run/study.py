@@ -15,6 +15,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ablate.errors import SpecError, StudyError
+from ablate.plan.collinear_groups import waits_for_groups, with_groups
+from ablate.plan.geometry import gram_request
+from ablate.plan.geometry_text import no_geometry
 from ablate.plan.model import Plan, PlannedTrial
 from ablate.plan.planning import Planner
 from ablate.plan.searches import SearchTask
@@ -70,8 +73,10 @@ def execute(spec: StudySpec, options: RunOptions, progress: StudyProgress) -> Ru
     """
     with import_path(spec.folder):
         workload = find_workload(spec.workload)
+        spec = with_groups(spec, workload, options.runs / spec.study / "reference")
         planner = Planner(spec, workload)
-        _check_labels(planner.plan({}), options.arms)
+        if not waits_for_groups(spec):
+            _check_labels(planner.plan({}), options.arms)
         stop = StopRequest()
         with contextlib.ExitStack() as stack:
             stack.enter_context(stop.on_signals(progress.warn))
@@ -81,9 +86,38 @@ def execute(spec: StudySpec, options: RunOptions, progress: StudyProgress) -> Ru
             folder = _make_folder(options.runs / spec.study, spec.run.storage)
             stack.enter_context(folder.locked())
             try:
+                if waits_for_groups(spec):
+                    session = session or stack.enter_context(ray_session(spec.run))
+                    spec = _measured_groups(spec, planner, workload, folder, session, stop, progress)
+                    planner = Planner(spec, workload)
+                    _check_labels(planner.plan({}), options.arms)
                 return _Execution(planner, spec, workload, folder, options, progress, stop).run(session, stack)
             except (OSError, *STORAGE_ERRORS) as error:
                 raise StudyError(f"{folder.path}: {_first_line(error)}; nothing recorded so far is lost") from error
+
+
+def _measured_groups(
+    spec: StudySpec,
+    planner: Planner,
+    workload: Workload,
+    folder: RunFolder,
+    session: Session,
+    stop: StopRequest,
+    progress: StudyProgress,
+) -> StudySpec:
+    """The study with the groups of its designs, the reference of the baseline made first.
+
+    Raises: SpecError where the workload has no term geometry; StudyError where making it fails.
+    """
+    plan = planner.plan({})
+    request = gram_request(spec, plan.arms, workload)
+    if request is None or workload.prepare is None:
+        raise SpecError(no_geometry(spec.workload))
+    progress.say("the groups of a design come from the reference table: it is made first")
+    wanted, folders = {request.key: request.config}, import_folders(spec.folder)
+    prepared = prepare_all(session, workload.prepare, wanted, folder.reference, folders, stop, progress)
+    measure_geometry(plan, workload, prepared, folder.reference, session, folders)
+    return with_groups(spec, workload, folder.reference)
 
 
 def needs_cluster_to_check(spec: StudySpec) -> bool:

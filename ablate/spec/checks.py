@@ -7,16 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ablate.spec.baseline import Baseline
-from ablate.spec.designs import Unit
+from ablate.spec.designs import TERM_WEIGHTS, Unit
 from ablate.spec.expressions import ExpressionError, holds, parse
-from ablate.spec.file_model import DesignModel
 from ablate.spec.findings import Findings, Loc
 from ablate.spec.models import VARIED, Config, Controls, Factor, Run, Seeds
 from ablate.spec.paths import leaf_paths, matching, same, value_at
 from ablate.spec.wording import hint, listed, shown
 
-#: Weights of the terms of the loss stack: an arm keeps at least one of them on.
-TERM_WEIGHTS = "reconstruction.*_weight"
 RAW = "reconstruction.raw_weight"
 NORMALIZED = "reconstruction.distribution_normalized_weight"
 SCALE = "reconstruction.zfree_reference_scale"
@@ -159,12 +156,8 @@ def check_vary(findings: Findings, seeds: Seeds | None, baseline: Config, factor
 # --- what is not there yet -----------------------------------------------------------------------
 
 
-def check_not_yet(findings: Findings, designs: Iterable[DesignModel | None], run: Run | None) -> None:
-    """Add a problem for each design or setting that the schema knows and that does not exist yet."""
-    for index, design in enumerate(designs):
-        if design is not None and design.leave_group_out == "auto":
-            message = "got auto, which is not there yet; allowed: a list of groups of factors"
-            findings.add(("designs", index, "leave_group_out"), message)
+def check_not_yet(findings: Findings, run: Run | None) -> None:
+    """Add a problem for each setting that the schema knows and that does not exist yet."""
     if run is not None and run.pack not in ("auto", 1):
         findings.add(("run", "pack"), f"got {run.pack}; training trials together is not there yet; allowed: auto, 1")
 

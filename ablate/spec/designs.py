@@ -13,6 +13,12 @@ from ablate.spec.models import MISSING, Design, Factor, SearchSettings
 from ablate.spec.paths import matching, same
 from ablate.spec.wording import MAX_SHOWN, cut, hint, listed
 
+TERM_WEIGHTS = "reconstruction.*_weight"
+"""Weights of the terms of the loss stack: an arm keeps at least one of them on."""
+
+AUTO = "auto"
+"""Groups of the weights of terms that the data cannot tell apart, as the reference table has them."""
+
 MAX_ARMS = 1_000_000
 """The most arms that one design may have."""
 
@@ -25,6 +31,29 @@ def units(over: Iterable[str], factors: Mapping[str, Factor], together: Sequence
     group_of = {path: group for group in together for path in group}
     found = {tuple(group_of.get(path, (path,))): None for path in over}
     return [tuple(factors[path] for path in group) for group in found]
+
+
+def moved_units(
+    over: Iterable[str],
+    factors: Mapping[str, Factor],
+    together: Sequence[Sequence[str]],
+    settings: Mapping[str, Any],
+) -> list[Unit]:
+    """The units of a design; the groups of a factorial move as one too, those that share a factor as one."""
+    groups = settings.get("groups")
+    if "fraction" not in settings or groups is None or groups == AUTO:
+        return units(over, factors, together)
+    return units(over, factors, _joined([*together, *groups], factors))
+
+
+def _joined(groups: Iterable[Sequence[str]], factors: Mapping[str, Factor]) -> list[tuple[str, ...]]:
+    """The groups, those that share a member made one; members in the order of the factors."""
+    joined: list[set[str]] = []
+    for group in groups:
+        apart = [other for other in joined if other.isdisjoint(group)]
+        touched = [other for other in joined if not other.isdisjoint(group)]
+        joined = [*apart, set(group).union(*touched)]
+    return [tuple(path for path in factors if path in group) for group in joined]
 
 
 def removable(unit: Unit) -> bool:
@@ -102,7 +131,7 @@ def resolve_designs(
     counts: Counter[str] = Counter()
     designs: list[Design] = []
     for index, model in enumerate(models):
-        if model is None or model.leave_group_out == "auto":
+        if model is None:
             continue
         kind = next(iter(model.model_fields_set))
         loc: Loc = ("designs", index, kind)
@@ -113,9 +142,9 @@ def resolve_designs(
             continue
         resolved = tuple(paths for paths in reached if paths)
         over = tuple(path for path in factors if any(path in paths for paths in resolved))
-        if kind == "leave_group_out":
-            settings = {"groups": resolved}
-        moved = units(over, factors, together)
+        if (kind == "leave_group_out" or _nested(model)) and settings.get("groups") != AUTO:
+            settings = settings | {"groups": resolved}
+        moved = moved_units(over, factors, together, settings)
         if message := _unfit(kind, moved, settings):
             findings.add(loc, message)
         elif model.search is not None:
@@ -128,14 +157,22 @@ def resolve_designs(
 
 def _ranges(written: Any, loc: Loc) -> tuple[list[tuple[Sequence[str], Loc]], dict[str, Any], Loc]:
     """What a design ranges over (groups of globs, each with its place), its settings, and where that is written."""
+    if written == AUTO:
+        return [([TERM_WEIGHTS], loc)], {"groups": AUTO}, loc
     if isinstance(written, str):
         return [([written], loc)], {}, loc
     if isinstance(written, tuple):
         if any(isinstance(group, tuple) for group in written):
             return [(group, (*loc, index)) for index, group in enumerate(written)], {}, loc
         return [(written, loc)], {}, loc
-    groups, _, place = _ranges(written.over, (*loc, "over"))
-    return groups, written.model_dump(exclude={"over"}), place
+    groups, settings, place = _ranges(written.over, (*loc, "over"))
+    return groups, written.model_dump(exclude={"over"}) | settings, place
+
+
+def _nested(model: DesignModel) -> bool:
+    """Whether a factorial is over groups of factors."""
+    over = model.factorial.over if model.factorial is not None else ()
+    return any(isinstance(group, tuple) for group in over)
 
 
 def _unfit(kind: str, moved: list[Unit], settings: Mapping[str, Any]) -> str | None:
@@ -146,7 +183,7 @@ def _unfit(kind: str, moved: list[Unit], settings: Mapping[str, Any]) -> str | N
             return f"{', '.join(without)} without `ablate_to`; {kind} needs one in every factor"
         if not any(map(removable, moved)):
             return "yields no arm: the baseline has every one of these factors at `ablate_to` already"
-    if kind == "factorial":
+    if kind == "factorial" and settings.get("groups") != AUTO:
         moving = sum(map(removable, moved))
         if moving < 2:
             return "one factor; allowed: at least two that are not at `ablate_to` already"

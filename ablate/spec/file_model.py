@@ -44,8 +44,9 @@ Groups = Annotated[
 class Factorial(Section):
     """Two levels of each factor: its baseline value (+) and its `ablate_to` (-); all combinations, or a fraction."""
 
-    over: Globs
-    """The factors, each with `ablate_to`."""
+    over: Literal["auto"] | Globs | Groups
+    """The factors, each with `ablate_to`; lists of them move as one; `auto`: groups of terms that the data cannot tell
+    apart."""
     resolution: Literal["III", "IV", "V", "VI"] | None = None
     """The least resolution of a regular fraction."""
     fraction: Literal["full", "plackett_burman"] | None = None
@@ -106,7 +107,8 @@ class DesignModel(Section):
     leave_one_out: Globs | None = None
     """One matched factor at `ablate_to`, the rest at baseline."""
     leave_group_out: Literal["auto"] | Groups | None = None
-    """All factors of one group at `ablate_to`, the rest at baseline."""
+    """All factors of one group at `ablate_to`, the rest at baseline; `auto`: groups of terms that the data cannot tell
+    apart, as the reference table has them."""
     add_one_in: Globs | None = None
     """All matched factors at `ablate_to` but one."""
     one_at_a_time: Globs | None = None

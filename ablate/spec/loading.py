@@ -113,7 +113,7 @@ def _resolve(
     config = baseline.config if baseline else None
     known = workload.metrics if workload else None
     warnings = checks.check_metrics(findings, fields.document.get("metrics"), known, config)
-    checks.check_not_yet(findings, models, read["run"])
+    checks.check_not_yet(findings, read["run"])
     if baseline is None or not entries:
         return None
     factors = resolve_factors(Setting(findings, baseline, config_type), entries)

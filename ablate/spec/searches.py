@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ablate.spec.checks import SHARES, TERM_WEIGHTS, WEIGHTED_TOTALS
-from ablate.spec.designs import Unit, levels, units
+from ablate.spec.checks import SHARES, WEIGHTED_TOTALS
+from ablate.spec.designs import TERM_WEIGHTS, Unit, levels, units
 from ablate.spec.file_model import NuisanceModel, Search
 from ablate.spec.findings import Findings, Loc
 from ablate.spec.models import Config, Design, EarlyStop, Factor, Goal, Metrics, Objective, SearchSettings

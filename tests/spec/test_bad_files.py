@@ -153,7 +153,7 @@ def test_a_file_that_is_not_there(folder):
         (("leave_one_out: reconstruction.*_weight", "factorial: {over: reconstruction.*_weight, resolution: 4}"), ["s.yaml:13:60: designs[0].factorial.resolution: got 4; allowed: 'III', 'IV', 'V' or 'VI'"]),
         (("leave_one_out: reconstruction.*_weight", "factorial: {over: reconstruction.*_weight, resolution: IV, fraction: full}"), ["s.yaml:13:5: designs[0].factorial: got resolution IV and fraction full; allowed: one of the two"]),
         (("leave_one_out: reconstruction.*_weight", "factorial: reconstruction.*_weight"), ["s.yaml:13:16: designs[0].factorial: got \"reconstruction.*_weight\"; allowed: a mapping"]),
-        (("leave_one_out: reconstruction.*_weight", "leave_group_out: auto"), ["s.yaml:13:22: designs[0].leave_group_out: got auto, which is not there yet; allowed: a list of groups of factors"]),
+        (("leave_one_out: reconstruction.*_weight", "leave_group_out: automatic"), ["s.yaml:13:22: designs[0].leave_group_out: got \"automatic\"; allowed: 'auto' or a list"]),
         (("leave_one_out: reconstruction.*_weight", "leave_group_out: []"), ["s.yaml:13:22: designs[0].leave_group_out: got an empty list; allowed: 'auto' or a list of at least 1"]),
         (("leave_one_out: reconstruction.*_weight", "leave_group_out: [[]]"), ["s.yaml:13:23: designs[0].leave_group_out[0]: got an empty list; allowed: a list of at least 1"]),
         (("leave_one_out: reconstruction.*_weight", "leave_group_out: [reconstruction.raw_weight]"), ['s.yaml:13:23: designs[0].leave_group_out[0]: got "reconstruction.raw_weight"; allowed: a list']),

@@ -63,9 +63,7 @@ def test_it_is_off_unless_asked_for_and_then_no_part_of_an_identity():
     for name in ("synthetic_sequences", "sequence_file"):
         assert find_workload(name).later["reference.cross_fit"] == 0
     assert prepared_key(FOLDED) != prepared_key(tiny())
-    with pytest.raises(
-        ValidationError, match="cross_fit 1 leaves nothing to train on; 0 is off, and 2 the fewest"
-    ):
+    with pytest.raises(ValidationError, match="cross_fit 1 leaves nothing to train on; 0 is off, and 2 the fewest"):
         Reference(cross_fit=1)
 
 

@@ -1,0 +1,54 @@
+"""Designs over groups of terms that the data cannot tell apart, once the reference table says which they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ablate.plan.geometry import SECTION, gram_request
+from ablate.plan.planning import Planner
+from ablate.spec.designs import AUTO
+from ablate.spec.models import Design, StudySpec
+from ablate.spec.paths import value_at
+from ablate.workloads.collinearity import THRESHOLD, term_geometry
+from ablate.workloads.contract import Workload
+from ablate.workloads.weight_gram import nearest_gram
+
+
+def waits_for_groups(spec: StudySpec) -> bool:
+    """Whether a design is over groups that are not known yet."""
+    return any(_waits(design) for design in spec.designs)
+
+
+def with_groups(spec: StudySpec, workload: Workload, reference: Path) -> StudySpec:
+    """The study with `auto` replaced by the groups at the baseline's setting, where they were measured.
+
+    Within a group every cosine between the weight matrices of two terms is at least THRESHOLD; terms that the baseline
+    has off are in no group.
+
+    Args:
+        reference: the folder of reference tables.
+    """
+    if not waits_for_groups(spec):
+        return spec
+    plan = Planner(spec, workload).plan({})
+    request = gram_request(spec, plan.arms, workload)
+    gram = nearest_gram(reference / request.key, request.settings) if request is not None else None
+    if gram is None or not gram.tokens:
+        return spec
+    terms = term_geometry(gram, 0, THRESHOLD)
+    groups = [[f"{SECTION}.{gram.weight_fields[index]}" for index in group] for group in terms.groups]
+    return replace(spec, designs=tuple(_resolved(design, groups, spec) for design in spec.designs))
+
+
+def _waits(design: Design) -> bool:
+    return design.settings.get("groups") == AUTO
+
+
+def _resolved(design: Design, groups: Sequence[Sequence[str]], spec: StudySpec) -> Design:
+    if not _waits(design):
+        return design
+    on = [path for path in design.over if value_at(spec.baseline, path)]
+    found = [tuple(path for path in group if path in on) for group in groups]
+    return replace(design, settings={**design.settings, "groups": tuple(group for group in found if group)})
