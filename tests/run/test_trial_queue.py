@@ -154,6 +154,22 @@ def test_failures_beyond_the_rate_stop_the_study(make, failures, rate, stops):
     assert bool(stop.reason) is stops
 
 
+@pytest.mark.parametrize(
+    ("errors", "ends"),
+    [
+        (["no loss\nmore"] * 3, " allows; each with missing_metric: no loss"),
+        (["no loss", "no loss", "another"], " allows"),
+    ],
+)
+def test_what_all_failures_have_in_common_is_said_once(make, errors, ends):
+    endings = [(f"{i}", Outcome("FAIL", "missing_metric", error=error)) for i, error in enumerate(errors)]
+    queue, stop = make([f"{i}" for i in range(6)], Run(max_failure_rate=0.25), Remembering(endings))
+    for name, _ in endings:
+        queue.next_assignment()
+        queue.receive(Message(name, 1))
+    assert stop.reason == f"3 of 6 trials failed, more than run.max_failure_rate 0.25{ends}"
+
+
 def test_diverged_trials_are_results_and_stop_nothing(make):
     names = [f"{i}" for i in range(10)]
     queue, stop = make(names, recorder=Remembering([(name, Outcome("FAIL", "diverged")) for name in names]))
