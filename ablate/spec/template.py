@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel
 
+from ablate.spec.config_types import annotation_at, members
 from ablate.spec.dumping import dump_document
 from ablate.spec.paths import leaf_paths, value_at
 
@@ -40,6 +41,8 @@ def study_template(workload: Workload | None, settings: Mapping[str, Any] | None
         workload.config_type is not None and "reconstruction" in workload.config_type.model_fields
     ):
         parts = LOSS_STACK
+        if workload is not None and "path" in members(annotation_at(workload.config_type, ["data"])):
+            parts = parts | {"baseline": parts["baseline"].replace(GENERATED, READ)}
     else:
         parts = OWN
     name = workload.name if workload else "synthetic_sequences"
@@ -108,6 +111,9 @@ controls: {{aa: 1}}                # the baseline again with other streams: what
 metrics:
   primary: {{name: {primary}, goal: {goal}, sesoi: {sesoi}}}   # sesoi: smallest effect of interest
 {secondary}"""
+
+GENERATED = "  data: {examples: 1024, select_examples: 256, report_examples: 256}\n"
+READ = "  data: {path: data.txt}         # yours, beside this file: txt, csv, tsv, jsonl or parquet\n"
 
 LOSS_STACK = {
     "study": "first-study",

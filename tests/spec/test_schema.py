@@ -7,7 +7,7 @@ import pytest
 from ablate.spec.file_model import StudyFile
 from ablate.spec.schema import study_schema
 from ablate.spec.template import study_template
-from ablate.workloads import find_workload
+from ablate.workloads import BUILT_IN, find_workload
 from tests.spec.example import FREE, FREE_STUDY, STUDY, TYPED, edited
 
 STUDIES = sorted((Path(__file__).parents[2] / "studies").glob("*.yaml"))
@@ -78,8 +78,9 @@ def test_the_file_of_init_is_sound(folder, workload):
     assert spec.workload == (workload.name if workload else "typed")
 
 
-def test_the_file_of_init_runs_the_built_in_workload(folder):
+@pytest.mark.parametrize("name", sorted(BUILT_IN))
+def test_the_file_of_init_runs_a_built_in_workload(folder, name):
     from ablate.spec.loading import load_study
 
-    file = folder.write(study_template(find_workload("synthetic_sequences")))
-    assert load_study(file, workload_lookup=find_workload).workload == "synthetic_sequences"
+    file = folder.write(study_template(find_workload(name)))
+    assert load_study(file, workload_lookup=find_workload).workload == name
