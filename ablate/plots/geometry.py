@@ -16,7 +16,7 @@ from ablate.plots.style import BLUE, GREY, INK, ORANGE, PALE, VERMILION, error_b
 Array = npt.NDArray[np.float64]
 
 
-def cosines(table: pd.DataFrame, *, axes: Axes | None = None) -> Axes:
+def cosines(table: pd.DataFrame, *, label: str = "cosine of the weight matrices", axes: Axes | None = None) -> Axes:
     """Heat map of the cosines between terms, with their values.
 
     Args:
@@ -37,7 +37,7 @@ def cosines(table: pd.DataFrame, *, axes: Axes | None = None) -> Axes:
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     bar = axes.figure.colorbar(image, ax=axes, shrink=0.8, pad=0.02)
-    bar.set_label("cosine of the weight matrices", fontsize=8)
+    bar.set_label(label, fontsize=8)
     axes.figure.get_figure(root=True).set_layout_engine("constrained", w_pad=0.15)  # the names are long
     return axes
 

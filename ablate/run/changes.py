@@ -12,7 +12,8 @@ from ablate.spec.models import StudySpec
 
 def note_changes(folder: RunFolder, spec: StudySpec, ledger: Ledger) -> None:
     """Append to `changes.jsonl` where `metrics` or `analysis` differ from those that results were made under."""
-    declared = {"metrics": spec.metrics.model_dump(mode="json"), "analysis": spec.analysis.model_dump(mode="json")}
+    compared = spec.metrics.model_dump(mode="json", exclude={"gradient_cosines"})
+    declared = {"metrics": compared, "analysis": spec.analysis.model_dump(mode="json")}
     known = ledger.study_note("declared")
     finished = sum(1 for entry in ledger.attempts() if entry.finished)
     if known is not None and known != declared and finished:

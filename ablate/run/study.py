@@ -408,7 +408,7 @@ class _Execution:
             train=self._workload.train,
             config=trial.config,
             baseline=self._spec.baseline if trial.arm.relative else None,
-            evaluation=self._spec.evaluation.model_dump(),
+            evaluation=self._evaluation(trial),
             seed=trial.seed,
             replicate=trial.arm.replicate,
             checkpoint_dir=str(self._folder.checkpoints(trial.trial_id).resolve()),
@@ -420,6 +420,11 @@ class _Execution:
             flush_on=self._flush_on(trial),
             timeout_s=self._spec.run.timeout_s,
         )
+
+    def _evaluation(self, trial: PlannedTrial) -> dict[str, Any]:
+        """How a trial is evaluated; what the baseline alone measures is no part of any identity."""
+        asked = self._spec.metrics.gradient_cosines and trial.arm.role == "baseline"
+        return self._spec.evaluation.model_dump() | ({"gradient_cosines": True} if asked else {})
 
     def _flush_on(self, trial: PlannedTrial) -> str:
         """The metric whose report is sent at once: what says whether a proposal is behind, else the primary one."""

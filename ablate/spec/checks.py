@@ -10,7 +10,7 @@ from ablate.spec.baseline import Baseline
 from ablate.spec.designs import TERM_WEIGHTS, Unit
 from ablate.spec.expressions import ExpressionError, holds, parse
 from ablate.spec.findings import Findings, Loc
-from ablate.spec.models import VARIED, Config, Controls, Factor, Run, Seeds
+from ablate.spec.models import VARIED, Config, Controls, Factor, Metrics, Run, Seeds
 from ablate.spec.paths import leaf_paths, matching, same, value_at
 from ablate.spec.wording import hint, listed, shown
 
@@ -109,6 +109,13 @@ def check_terms(findings: Findings, baseline: Config) -> None:
     if paths and all(value_at(baseline, path) == 0 for path in paths):
         message = f"every weight is 0; allowed: at least one of {TERM_WEIGHTS} above 0"
         findings.add(("baseline", "reconstruction"), message)
+
+
+def check_gradient_cosines(findings: Findings, metrics: Metrics | None, baseline: Config) -> None:
+    """Add a problem where gradients of terms are asked for and the configuration has none."""
+    if metrics is not None and metrics.gradient_cosines and not matching(TERM_WEIGHTS, leaf_paths(baseline)):
+        message = f"got true; the workload's configuration has no {TERM_WEIGHTS}, so no terms; allowed: false"
+        findings.add(("metrics", "gradient_cosines"), message)
 
 
 def check_controls(findings: Findings, controls: Controls | None, baseline: Config) -> None:

@@ -130,6 +130,7 @@ def _resolve(
     checks.check_constraints(findings, read["constraints"] or (), baseline)
     checks.check_scale(findings, baseline.config, factors, read["seeds"])
     checks.check_controls(findings, read["controls"], baseline.config)
+    checks.check_gradient_cosines(findings, read["metrics"], baseline.config)
     if baseline.sound:
         checks.check_terms(findings, baseline.config)
     if findings.problems:

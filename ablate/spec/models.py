@@ -87,6 +87,8 @@ class Metrics(Section):
     """The verdicts are about this one."""
     secondary: tuple[SecondaryMetric, ...] = Field((), strict=False)
     """Exploratory: read beside it."""
+    gradient_cosines: bool = False
+    """Measure how far the terms pull the baseline's parameters apart: a backward pass a term at each evaluation."""
 
 
 class Analysis(Section):

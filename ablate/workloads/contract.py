@@ -51,7 +51,7 @@ class Trial:
         checkpoint_dir: a folder of this trial that outlives its process. What is found there at the
             start is the trial's own last checkpoint: resume from it. None: nothing is kept.
         shared_dir: the study's folder of prepared data and reference tables, or None.
-        evaluation: the study's `evaluation` section.
+        evaluation: the study's `evaluation` section; `gradient_cosines` true where those are asked for.
         baseline: the baseline's configuration, for arms that are defined relative to it.
         on_report: called after each report; may raise TrialStopped.
         on_checkpoint: called once a checkpoint is complete on disk.

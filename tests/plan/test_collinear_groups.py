@@ -1,4 +1,3 @@
-
 """Designs over groups of terms: lists in the file, or `auto`, which the reference table answers."""
 
 import pytest

@@ -77,6 +77,7 @@ def test_what_a_study_has_nothing_for_is_one_list() -> None:
         "Samples",
         "What the data can tell apart",
         "Predicted against measured",
+        "Gradients of the terms",
         "Main effects and interactions",
         "Shapley values of the terms",
         "Dose-response",

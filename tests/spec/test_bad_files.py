@@ -153,6 +153,7 @@ def test_a_file_that_is_not_there(folder):
         (("leave_one_out: reconstruction.*_weight", "factorial: {over: reconstruction.*_weight, resolution: 4}"), ["s.yaml:13:60: designs[0].factorial.resolution: got 4; allowed: 'III', 'IV', 'V' or 'VI'"]),
         (("leave_one_out: reconstruction.*_weight", "factorial: {over: reconstruction.*_weight, resolution: IV, fraction: full}"), ["s.yaml:13:5: designs[0].factorial: got resolution IV and fraction full; allowed: one of the two"]),
         (("leave_one_out: reconstruction.*_weight", "factorial: reconstruction.*_weight"), ["s.yaml:13:16: designs[0].factorial: got \"reconstruction.*_weight\"; allowed: a mapping"]),
+        (("  primary: {name: eval/neg_elbo_per_token", "  gradient_cosines: 1\n  primary: {name: eval/neg_elbo_per_token"), ["s.yaml:16:21: metrics.gradient_cosines: got 1; allowed: true or false"]),
         (("leave_one_out: reconstruction.*_weight", "leave_group_out: automatic"), ["s.yaml:13:22: designs[0].leave_group_out: got \"automatic\"; allowed: 'auto' or a list"]),
         (("leave_one_out: reconstruction.*_weight", "leave_group_out: []"), ["s.yaml:13:22: designs[0].leave_group_out: got an empty list; allowed: 'auto' or a list of at least 1"]),
         (("leave_one_out: reconstruction.*_weight", "leave_group_out: [[]]"), ["s.yaml:13:23: designs[0].leave_group_out[0]: got an empty list; allowed: a list of at least 1"]),
@@ -191,7 +192,7 @@ def test_a_file_that_is_not_there(folder):
         (("sesoi: 0.02", "at: step:2000"), ['s.yaml:16:64: metrics.primary.at: got "step:2000"; allowed: last, or a step up to training.steps, 1000']),
         (("name: eval/neg_elbo_per_token, ", ""), ["s.yaml:16:3: metrics.primary.name: missing; this key is required"]),
         (("  primary: {name", "  primry: {name"), ["s.yaml:15:1: metrics.primary: missing; this key is required",
-                                                   "s.yaml:16:3: metrics.primry: unknown key; allowed: primary, secondary; did you mean primary?"]),
+                                                   "s.yaml:16:3: metrics.primry: unknown key; allowed: gradient_cosines, primary, secondary; did you mean primary?"]),
     ],
 )  # fmt: skip
 def test_one_thing_wrong(folder, edit, messages):
@@ -309,4 +310,13 @@ def test_every_problem_at_once(folder):
         "allowed: a fixed metric; did you mean eval/neg_elbo_per_token?",
         "s.yaml:19:42: metrics.primary.goal: got \"up\"; allowed: 'minimize' or 'maximize'",
         "s.yaml:20:25: run.retries: got -1; allowed: a number >= 0",
+    ]
+
+
+def test_gradients_of_terms_need_terms(folder):
+    text = FREE_STUDY.replace(
+        "metrics: {primary: {name: loss}}", "metrics: {primary: {name: loss}, gradient_cosines: true}"
+    )
+    assert folder.problems(text) == [
+        "s.yaml:8:52: metrics.gradient_cosines: got true; the workload's configuration has no reconstruction.*_weight, so no terms; allowed: false"
     ]

@@ -14,6 +14,7 @@ from ablate.workloads.sequence_vae import checkpoint
 from ablate.workloads.sequence_vae.checkpoint import State
 from ablate.workloads.sequence_vae.evaluation import evaluate
 from ablate.workloads.sequence_vae.final_evaluation import Effort, evaluate_finally
+from ablate.workloads.sequence_vae.gradient_geometry import gradient_cosines
 from ablate.workloads.sequence_vae.reference import one_thread
 from ablate.workloads.sequence_vae.reference_table import ReferenceTable
 from ablate.workloads.sequence_vae.sample_tables import sample_tables
@@ -159,4 +160,7 @@ def _held_out_metrics(setup: Setup, state: State, trial: Trial, evaluation: Mapp
         if not math.isfinite(values["neg_elbo_per_token"]):
             raise TrialDiverged(f"{prefix}/neg_elbo_per_token is {values['neg_elbo_per_token']}")
         metrics |= {f"{prefix}/{name}": value for name, value in values.items()}
+    if evaluation.get("gradient_cosines"):
+        held_out = setup.held_out["select"]
+        metrics |= gradient_cosines(state.model, held_out, setup.objective, state.progress.step, setup.device)
     return metrics
