@@ -2,9 +2,13 @@
 
 import gzip
 import json
+import tempfile
 import unicodedata
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ablate.errors import StudyError
 from ablate.workloads.sequence_file.config import Data
@@ -16,8 +20,8 @@ COLUMNS = {"text": "form", "group": "lemma", "factors": {"tag": "tags"}}
 NAMES = ("lemma", "form", "tags")
 
 
-def read(path, **settings):
-    return [tuple(record) for record in read_records(Data.model_validate({"path": str(path), **settings}))]
+def read(path, **keys):
+    return [tuple(record) for record in read_records(Data.model_validate({"path": str(path), **keys}))]
 
 
 def parquet(folder, columns):
@@ -157,10 +161,10 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_what_is_wrong_with_a_file_is_said(tmp_path, case):
-    name, content, settings, message = BAD[case]
+    name, content, keys, message = BAD[case]
     path = written(tmp_path, content, name)
     with pytest.raises(StudyError) as error:
-        read(path, **settings)
+        read(path, **keys)
     assert str(error.value) == message.format(path=path)
 
 
@@ -197,3 +201,26 @@ def test_an_endless_line_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("ablate.workloads.sequence_file.reading.LONGEST_LINE", 2**20)
     with pytest.raises(StudyError, match=r"data\.txt:2: a line of more than 1 MiB"):
         read(written(tmp_path, "en\n" + "a" * 2**21))
+
+
+MARKS = [*"aøé\u0301\t,;\"'\n\r\0\ufeff\u2028\\{}:[ ", "👩‍👩‍👧", "\r\n", '"text"', "null", "1e999", "\\ud800", "text"]
+CONTENT = st.one_of(
+    st.lists(st.sampled_from(MARKS), max_size=30).map(lambda parts: "".join(parts).encode()), st.binary(max_size=60)
+)
+
+
+@pytest.mark.parametrize("name", ["data.txt", "data.csv", "data.tsv", "data.jsonl", "data.txt.gz", "data.parquet"])
+@given(content=CONTENT)
+@settings(max_examples=60, derandomize=True, deadline=None)
+def test_whatever_is_in_a_file_gives_rows_or_a_message(name, content):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+        column = "text" if name == "data.jsonl" else 1
+        try:
+            found = table_of(path, header=False, text=column)
+        except StudyError as error:
+            said = str(error)
+        else:
+            said = f"{path}: {len(found.sequences.tokens)} rows"
+        assert said.startswith(str(path))
