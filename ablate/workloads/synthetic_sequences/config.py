@@ -11,19 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from ablate.workloads.contract import Workload
-from ablate.workloads.sequence_vae.config import (
-    KL,
-    LATER,
-    Auxiliary,
-    Latent,
-    Model,
-    Reconstruction,
-    Reference,
-    Section,
-    Seed,
-    Temperature,
-    Training,
-)
+from ablate.workloads.sequence_vae.config import LATER, Reference, Section, Seed, TrialSettings
 from ablate.workloads.sequence_vae.metric_names import metric_names
 from ablate.workloads.sequence_vae.table_key import data_key, table_key
 
@@ -81,18 +69,11 @@ class Data(Section):
         return self
 
 
-class Config(Section):
+class Config(TrialSettings):
     """The whole configuration of a trial on synthetic sequences; its defaults are the workload's own."""
 
-    latent: Latent = "continuous"
     reference: Reference = Reference()
     data: Data = Data()
-    reconstruction: Reconstruction = Reconstruction()
-    kl: KL = KL()
-    auxiliary: Auxiliary = Auxiliary()
-    model: Model = Model()
-    temperature: Temperature = Temperature()
-    training: Training = Training()
 
 
 def data_fingerprint(config: Mapping[str, Any]) -> str:
