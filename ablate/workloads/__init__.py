@@ -58,7 +58,8 @@ def _own(name: str) -> object:
     """
     module, _, function = name.partition(":")
     try:
-        return load_object(name)
+        with contextlib.redirect_stdout(sys.stderr):  # a command's output is for machines too
+            return load_object(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module}.".startswith(f"{error.name}."):
             raise

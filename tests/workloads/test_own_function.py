@@ -136,6 +136,13 @@ def test_a_module_that_is_not_there_is_told_from_one_that_it_imports(folder):
         find_workload("own_code.train")
 
 
+def test_what_a_module_prints_is_no_part_of_a_commands_output(folder, capsys, monkeypatch):
+    (folder / "talks.py").write_text("print('hello')\ndef train(config, trial): ...\n")
+    monkeypatch.delitem(sys.modules, "talks", raising=False)
+    find_workload("talks:train")
+    assert capsys.readouterr() == ("", "hello\n")
+
+
 def test_defaults_of_the_function_fill_and_check_the_baseline(load):
     spec = load()
     assert spec.baseline == {
