@@ -171,6 +171,8 @@ def conclusion(plan: Plan) -> str:
     """What the study can conclude, in one sentence."""
     power, analysis = plan.power, plan.spec.analysis
     family = sum(arm.role == "arm" for arm in plan.arms)
+    if not family:
+        return "test: no arm is compared with the baseline"
     looks = f" / {analysis.looks} looks" if analysis.looks > 1 else ""
     found = (
         f"a difference of {power.detectable_effect_sd:.2g} SD of the paired differences is found with probability 0.8"

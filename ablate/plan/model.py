@@ -73,6 +73,7 @@ class Proposal:
         reason: `infeasible` where no arm can be made of it; else why it is FAIL, or "".
         warm_start: whether it is an arm of another design that the sampler was told of.
         params: what the sampler answered, by dimension.
+        again: number of the failed proposal that this one is, its trainings run again; None for all others.
     """
 
     number: int
@@ -86,6 +87,7 @@ class Proposal:
     reason: str = ""
     warm_start: bool = False
     params: Mapping[str, Any] = field(default_factory=dict)
+    again: int | None = None
 
     @property
     def own(self) -> bool:

@@ -102,7 +102,7 @@ class Planner:
             arms=(*_with_designs(arms, also), *(arm for arm, _ in proposed + confirmed)),
             trials=tuple({trial.trial_id: trial for trial in trials}.values()),
             power=power,
-            notes=tuple(self._builder.notes),
+            notes=(*self._builder.notes, *self._notes()),
             warnings=(*self._spec.warnings, *plan_warnings(self._spec, power)),
             files=self._files.content,
             pending=tuple(part for part in (*pending, *awaited) if part.trials),
@@ -213,10 +213,26 @@ class Planner:
 
     def _pending(self, tasks: Iterable[SearchTask], results: Results) -> Iterable[Pending]:
         for task in tasks:
-            result = results.get(task.name, SearchResult())
-            left = 0 if result.exhausted else max(task.settings.trials - len(task.own(result)), 0)
+            left = task.left(results.get(task.name, SearchResult()))
             what = f"{left} proposals of {task.name} x {len(task.seeds)} seeds"
             yield Pending(what, left * len(task.seeds), task.name)
+
+    def _notes(self) -> Iterable[str]:
+        for task in self.searches:
+            if task.most < task.settings.trials:
+                yield f"{task.name}: its space holds {task.most} combinations, fewer than {task.settings.trials} trials"
+            confirm = task.settings.confirm
+            if confirm is not None:
+                power = test_power(confirm.seeds, confirm.top, self._spec.analysis.alpha / self._spec.analysis.looks)
+                found = (
+                    f"a difference of {power.detectable_effect_sd:.2g} SD is found with probability 0.8"
+                    if power.can_reject
+                    else "no difference can be found"
+                )
+                yield (
+                    f"{task.name}: {confirm.top} winners and the baseline on {confirm.seeds} fresh seeds, a family of "
+                    f"their own; smallest p {power.smallest_p:.2g}; {found}"
+                )
 
     # --- checks ---
 

@@ -47,14 +47,22 @@ class SearchTask:
         return self.design.search
 
     def own(self, result: SearchResult) -> list[Proposal]:
-        """What it made itself and can be trained, in order."""
-        return [proposal for proposal in result.proposals if proposal.own]
+        """What it made itself and can be trained, in order; one whose failed trainings were run again counts once."""
+        replaced = {proposal.again for proposal in result.proposals}
+        return [proposal for proposal in result.proposals if proposal.own and proposal.number not in replaced]
+
+    @property
+    def most(self) -> int:
+        """How many arms it proposes at most: a space of levels may hold fewer than it asks for."""
+        return min(self.settings.trials, self.space.size or self.settings.trials)
+
+    def left(self, result: SearchResult) -> int:
+        """How many arms it has yet to propose."""
+        return 0 if result.exhausted else max(self.most - len(self.own(result)), 0)
 
     def complete(self, result: SearchResult) -> bool:
         """Whether everything was proposed and has ended."""
-        own = self.own(result)
-        enough = result.exhausted or len(own) >= self.settings.trials
-        return enough and all(proposal.ended for proposal in own[: self.settings.trials])
+        return not self.left(result) and all(proposal.ended for proposal in self.own(result))
 
 
 class SearchPlanner:
@@ -134,13 +142,24 @@ class SearchPlanner:
         Raises: SpecError.
         """
         suggest = partial(_draw, random.Random(0))
+        conditional = {path for path in task.design.over if path in self._conditions.whens}
+        asked: set[str] = set()
         reasons: dict[str, int] = {}
+        possible = False
         for _ in range(REFUSED_IN_A_ROW):
-            made = self.arm(task, 0, task.space.ask(suggest))
-            if isinstance(made, Arm):
+            answer = task.space.ask(suggest)
+            asked.update(answer.values)
+            made = self.arm(task, 0, answer)
+            possible = possible or isinstance(made, Arm)
+            if possible and (conditional <= asked or task.settings.simplex):
                 return
-            reasons[made] = reasons.get(made, 0) + 1
-        raise self._builder.problem(task.name, path, empty_space(reasons))
+            if isinstance(made, str):
+                reasons[made] = reasons.get(made, 0) + 1
+        if not possible:
+            raise self._builder.problem(task.name, path, empty_space(reasons))
+        asleep = min(conditional - asked)
+        message = f"never true in {REFUSED_IN_A_ROW} draws from {task.name}, so the factor never varies"
+        raise self._builder.problem(asleep, f"factors.{asleep}.when", message)
 
 
 def _draw(rng: random.Random, dim: Dimension) -> Any:

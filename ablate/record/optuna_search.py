@@ -219,6 +219,23 @@ class SearchRecord:
         )  # fmt: skip
         self._store(len(self._memory.trials) - 1)
 
+    def again(self, failed: Proposal, values: Sequence[float]) -> None:
+        """Store a proposal that had failed as a new one that has ended: a finished one cannot be changed."""
+        old = self._memory.trials[failed.number]
+        system = {key: value for key, value in old.system_attrs.items() if key.startswith("constraints:")}
+        attributes = {name: value for name, value in old.user_attrs.items() if name != "reason"}
+        self._memory.add_trial(
+            create_trial(
+                state=TrialState.COMPLETE,
+                values=list(values),
+                params=dict(old.params),
+                distributions=dict(old.distributions),
+                user_attrs=attributes | {"again": failed.number},
+                system_attrs=system,
+            )
+        )
+        self._store(len(self._memory.trials) - 1)
+
     def report(self, number: int, step: int, value: float) -> bool:
         """Note the objective at an evaluation point. Returns: whether the proposal is behind and should stop."""
         trial = self._memory.trials[number]
@@ -329,4 +346,5 @@ def _proposal(trial: FrozenTrial) -> Proposal:
         reason="infeasible" if "infeasible" in attributes else str(attributes.get("reason", "")),
         warm_start=bool(attributes.get("warm_start", False)),
         params=dict(trial.params),
+        again=attributes.get("again"),
     )

@@ -55,6 +55,8 @@ class Searches:
             for proposal in record.proposals():
                 if proposal.own and not proposal.ended:
                     self._settle(name, proposal)
+                elif proposal.state == "FAIL":
+                    self._take_up(name, proposal)
 
     @property
     def pending(self) -> int:
@@ -95,8 +97,12 @@ class Searches:
         self._outcomes[trial_id] = outcome
         for name, record in self._records.items():
             for proposal in record.proposals():
-                if proposal.own and not proposal.ended and trial_id in proposal.trial_ids:
+                if not proposal.own or trial_id not in proposal.trial_ids:
+                    continue
+                if not proposal.ended:
                     self._settle(name, proposal)
+                elif proposal.state == "FAIL":
+                    self._take_up(name, proposal)
 
     def behind(self, trial_id: str, rows: Sequence[Row]) -> bool:
         """Note what a running trial reported of the objective; whether it is behind and should stop."""
@@ -160,7 +166,7 @@ class Searches:
     def _ask(self, task: SearchTask) -> list[PlannedTrial]:
         """Ask for proposals until one brings a trial that is not on record, or nothing is left to ask for."""
         record = self._records[task.name]
-        while not record.exhausted and len(task.own(self._result(task))) < task.settings.trials:
+        while task.left(self._result(task)):
             number, answer, arm = self._feasible(task, record)
             if arm is None:
                 break
@@ -195,8 +201,7 @@ class Searches:
         """Take a proposed arm and its trials into the plan and the ledger."""
         if arm.label not in {known.label for known in self.plan.arms}:
             self.plan = replace(self.plan, arms=(*self.plan.arms, arm))
-        own = len(task.own(self._result(task)))
-        left = max(task.settings.trials - own, 0) * len(task.seeds)
+        left = task.left(self._result(task)) * len(task.seeds)
         pending = tuple(replace(part, trials=left) if part.search == task.name else part for part in self.plan.pending)
         pending = tuple(part for part in pending if part.trials)
         self.plan = replace(self.plan, trials=(*self.plan.trials, *new), pending=pending)
@@ -214,6 +219,19 @@ class Searches:
             self._run_other_seeds(task, record, proposal)
             return
         record.tell(proposal.number, state, values, reason)
+
+    def _take_up(self, name: str, proposal: Proposal) -> None:
+        """Tell the sampler of a failed proposal whose trainings, run again, have ended well: as a new one, ended."""
+        record = self._records[name]
+        outcomes = [self._outcomes.get(trial_id) for trial_id in proposal.trial_ids]
+        ended = [outcome for outcome in outcomes if outcome is not None and outcome.state == "COMPLETE"]
+        known = {other.again for other in record.proposals()}
+        if proposal.number in known or not ended or len(ended) < len(outcomes):
+            return
+        names = [objective.name for objective in self._tasks[name].settings.objectives]
+        state, values, _ = _told(ended, names)
+        if state == "COMPLETE" and values is not None:
+            record.again(proposal, values)
 
     def _run_other_seeds(self, task: SearchTask, record: SearchRecord, proposal: Proposal) -> None:
         arm = next(arm for arm in self.plan.arms if arm.label == proposal.arm)

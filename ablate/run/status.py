@@ -22,6 +22,7 @@ class Status:
         states: number of planned trials in each state.
         holder: the process that runs it now, or None.
         eta_s: seconds left by the pace of finished trials, or None.
+        to_come: trials of searches that no one can name yet.
     """
 
     study: str
@@ -29,6 +30,7 @@ class Status:
     failures: tuple[Failure, ...]
     holder: str | None
     eta_s: float | None
+    to_come: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """For machines."""
@@ -43,11 +45,13 @@ class Status:
             "running": self.holder is not None,
             "holder": self.holder,
             "eta_s": self.eta_s,
+            "to_come": self.to_come,
         }
 
     def as_line(self) -> str:
         """In one line."""
         counts = ", ".join(f"{count} {state}" for state, count in self.states.items() if count)
+        counts += f", {self.to_come} to come of searches" if self.to_come else ""
         held = f"; run by {self.holder}" if self.holder else ""
         left = f"; about {duration(self.eta_s)} left" if self.eta_s else ""
         return f"{self.study}: {counts}{held}{left}"
@@ -68,7 +72,8 @@ def status_of(study: Study) -> Status:
     planned = {trial.trial_id for trial in study.plan.trials}
     entries = [entry for trial_id, entry in study.latest.items() if trial_id in planned]
     durations = [float(value) for value in frame["duration_s"].dropna()] if len(frame) else []
-    left = counts["WAITING"] + counts["RUNNING"]
+    to_come = sum(part.trials for part in study.plan.pending)
+    left = counts["WAITING"] + counts["RUNNING"] + to_come
     cpus = os.cpu_count() or 1
     slots = max(1, int(cpus / study.spec.run.resources.cpu))
     eta = sum(durations) / len(durations) * left / slots if left and durations else None
@@ -78,4 +83,5 @@ def status_of(study: Study) -> Status:
         failures_of(entries),
         study.folder.holder(),
         eta,
+        to_come,
     )

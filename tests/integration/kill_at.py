@@ -19,6 +19,7 @@ from ablate.run.study import RunOptions, execute
 from ablate.run.worker import run_trial
 from ablate.spec.loading import load_study
 from ablate.workloads import find_workload, import_path
+from ablate.workloads.contract import TrialStopped
 
 
 class InProcess:
@@ -32,7 +33,17 @@ class InProcess:
             assignment = driver.next_assignment()
             if assignment is None:
                 return
-            run_trial(assignment, "cpu", driver.receive)
+            run_trial(assignment, "cpu", sending(driver))
+
+
+def sending(driver):
+    """What a worker hands its messages to; as Tune does, it ends a trial that the driver wants no more of."""
+
+    def send(message):
+        if driver.receive(message):
+            raise TrialStopped
+
+    return send
 
 
 @contextlib.contextmanager
