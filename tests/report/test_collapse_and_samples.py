@@ -74,6 +74,14 @@ def test_texts_stand_side_by_side_where_their_rows_agree(run_folder):
     assert "cannot be read" in tables["text_broken"].rows[0][0].text
 
 
+def test_texts_whose_rows_differ_between_arms_are_the_baselines(run_folder):
+    other = run_folder / "trials" / "beta=30.0/1" / "texts" / "samples.tsv"
+    other.write_text("draw\tsample\n7\tof another draw\n", encoding="utf-8")
+    tables = {block.name: block for block in samples(evidence_of(ARMS, run_folder)).blocks}
+    assert tables["text_samples"].title == "Samples of baseline"
+    assert tables["text_samples"].head == ("draw", "sample")
+
+
 def test_a_study_without_texts_has_no_such_section(tmp_path):
     assert samples(evidence_of(ARMS, tmp_path)).absent
     assert samples(evidence_of(ARMS)).absent
