@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from ablate.errors import StudyError
-from ablate.workloads.sequence_file.tokenizers import graphemes, of_bytes, of_characters, train_bpe
+from ablate.workloads.sequence_file.tokenizers import GRAPHEME, graphemes, of_bytes, of_characters, train_bpe
 from ablate.workloads.sequence_vae.data import BOS, EOS, PAD
 from tests.workloads.sequence_files import WORDS, table_of, texts_of, written
 
@@ -108,3 +108,8 @@ def test_the_saved_tokenizer_is_that_of_the_library(tmp_path):
     table_of(written(tmp_path, "\n".join(WORDS)), tokenizer="bpe", vocabulary_size=262)
     saved = json.loads((tmp_path / "tables" / "data" / "tokenizer.json").read_text())
     assert saved["model"]["type"] == "BPE"
+
+
+def test_code_points_before_the_first_combining_one_stand_alone():
+    plain = "".join(chr(point) for point in range(0x300) if point != 0x0D)
+    assert list(graphemes(plain)) == [found.group() for found in GRAPHEME.finditer(plain)] == list(plain)

@@ -21,6 +21,9 @@ FIRST = EOS + 1
 SPECIAL = ("<pad>", "<bos>", "<eos>")
 GRAPHEME = regex.compile(r"\X")
 
+COMBINING = "\u0300"
+"""The first code point that joins another one; all before it stand alone, but for a line end."""
+
 Encode = Callable[[Sequence[str], int], Iterator[Sequence[int]]]
 """(texts, limit) -> the first `limit` + 1 tokens of each text, all where it has no more."""
 
@@ -43,7 +46,7 @@ class Tokenizer:
 
 def graphemes(text: str) -> Iterable[str]:
     """What a reader takes for a character, combining marks and joined emoji with their base (Unicode annex 29)."""
-    if text.isascii() and "\r" not in text:
+    if max(text, default="") < COMBINING and "\r" not in text:
         return text
     return (found.group() for found in GRAPHEME.finditer(text))
 
