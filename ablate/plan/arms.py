@@ -117,7 +117,7 @@ class ArmBuilder:
             raise self.problem(design.name, path, f"yields no arm: {reasons}")
 
     def _rows(self, design: Design, path: str) -> Rows:
-        own = moved_units(design.over, self.factors, self.spec.together, design.settings)
+        own = moved_units(design.kind, design.over, self.factors, self.spec.together, design.settings)
         moved = Moved(own, self.labels.names, design.settings)
         try:
             yield from DESIGNS[design.kind](moved)

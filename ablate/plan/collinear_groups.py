@@ -25,7 +25,7 @@ def with_groups(spec: StudySpec, workload: Workload, reference: Path) -> StudySp
     """The study with `auto` replaced by the groups at the baseline's setting, where they were measured.
 
     Within a group every cosine between the weight matrices of two terms is at least THRESHOLD; terms that the baseline
-    has off are in no group.
+    has off are in no group but those of a search.
 
     Args:
         reference: the folder of reference tables.
@@ -38,7 +38,8 @@ def with_groups(spec: StudySpec, workload: Workload, reference: Path) -> StudySp
     if gram is None or not gram.tokens:
         return spec
     terms = term_geometry(gram, 0, THRESHOLD)
-    groups = [[f"{SECTION}.{gram.weight_fields[index]}" for index in group] for group in terms.groups]
+    weigh = [group for group in terms.groups if gram.sums[group[0]] > 0]  # a term of weight 0 everywhere is none
+    groups = [[f"{SECTION}.{gram.weight_fields[index]}" for index in group] for group in weigh]
     return replace(spec, designs=tuple(_resolved(design, groups, spec) for design in spec.designs))
 
 
@@ -49,6 +50,6 @@ def _waits(design: Design) -> bool:
 def _resolved(design: Design, groups: Sequence[Sequence[str]], spec: StudySpec) -> Design:
     if not _waits(design):
         return design
-    on = [path for path in design.over if value_at(spec.baseline, path)]
+    on = [path for path in design.over if value_at(spec.baseline, path) or design.kind == "search"]
     found = [tuple(path for path in group if path in on) for group in groups]
     return replace(design, settings={**design.settings, "groups": tuple(group for group in found if group)})

@@ -9,10 +9,11 @@ from functools import partial
 from typing import Any
 
 from ablate.plan.arms import BASELINE, ArmBuilder
+from ablate.plan.designs import UNKNOWN_GROUPS
 from ablate.plan.model import Arm, Proposal, SearchResult
 from ablate.plan.space import Answer, Choice, Dimension, Space
 from ablate.spec.checks import SHARES
-from ablate.spec.designs import units
+from ablate.spec.designs import AUTO, moved_units
 from ablate.spec.models import Config, Design, SearchSettings, StudySpec
 from ablate.spec.paths import with_value
 
@@ -80,7 +81,9 @@ class SearchPlanner:
         """
         found = []
         for index, design in enumerate(self._spec.designs):
-            if design.search is not None:
+            if design.search is not None and design.settings.get("groups") == AUTO:
+                self._builder.notes.append(f"{design.name}: {UNKNOWN_GROUPS.text}")
+            elif design.search is not None:
                 task = SearchTask(design.name, design, self._space(design, {}), self._seeds(design.search))
                 self._check_space(task, f"designs[{index}].search.over")
                 found.append(task)
@@ -105,7 +108,10 @@ class SearchPlanner:
     def _space(self, design: Design, around: Mapping[str, Any]) -> Space:
         """The space of a design; `around`: values of studied paths that are not searched, where not the baseline's."""
         assert design.search is not None
-        moved = units(design.over, self._builder.factors, self._spec.together)
+        moved = moved_units(design.kind, design.over, self._builder.factors, self._spec.together, design.settings)
+        if design.search.simplex and len(moved) < 2:
+            message = "got canonical, but the data tell one direction apart; there is nothing to search"
+            raise self._builder.problem(design.name, f"{design.name}.over", message)
         simplex = design.search.simplex
 
         def varies(path: str, values: Mapping[str, Any]) -> bool:

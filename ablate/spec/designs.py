@@ -19,6 +19,9 @@ TERM_WEIGHTS = "reconstruction.*_weight"
 AUTO = "auto"
 """Groups of the weights of terms that the data cannot tell apart, as the reference table has them."""
 
+CANONICAL = "canonical"
+"""What a search ranges over: shares of the effective token weight of those groups, a dimension a direction."""
+
 MAX_ARMS = 1_000_000
 """The most arms that one design may have."""
 
@@ -34,14 +37,15 @@ def units(over: Iterable[str], factors: Mapping[str, Factor], together: Sequence
 
 
 def moved_units(
+    kind: str,
     over: Iterable[str],
     factors: Mapping[str, Factor],
     together: Sequence[Sequence[str]],
     settings: Mapping[str, Any],
 ) -> list[Unit]:
-    """The units of a design; the groups of a factorial move as one too, those that share a factor as one."""
+    """The units of a design; groups of a factorial or a search move as one too, those that share a factor as one."""
     groups = settings.get("groups")
-    if "fraction" not in settings or groups is None or groups == AUTO:
+    if kind not in ("factorial", "search") or groups is None or groups == AUTO:
         return units(over, factors, together)
     return units(over, factors, _joined([*together, *groups], factors))
 
@@ -144,12 +148,13 @@ def resolve_designs(
         over = tuple(path for path in factors if any(path in paths for paths in resolved))
         if (kind == "leave_group_out" or _nested(model)) and settings.get("groups") != AUTO:
             settings = settings | {"groups": resolved}
-        moved = moved_units(over, factors, together, settings)
+        moved = moved_units(kind, over, factors, together, settings)
         if message := _unfit(kind, moved, settings):
             findings.add(loc, message)
         elif model.search is not None:
-            found = search(model.search, loc[:-1], moved)
-            designs.append(Design(kind, f"{kind}-{counts[kind]}", over, search=found))
+            found = search(_as_asked(model.search), loc[:-1], moved)
+            known_later = {"groups": AUTO} if settings.get("groups") == AUTO else {}
+            designs.append(Design(kind, f"{kind}-{counts[kind]}", over, known_later, search=found))
             continue
         designs.append(Design(kind, kind if counts[kind] == 1 else f"{kind}-{counts[kind]}", over, settings))
     return tuple(designs)
@@ -165,8 +170,16 @@ def _ranges(written: Any, loc: Loc) -> tuple[list[tuple[Sequence[str], Loc]], di
         if any(isinstance(group, tuple) for group in written):
             return [(group, (*loc, index)) for index, group in enumerate(written)], {}, loc
         return [(written, loc)], {}, loc
+    if isinstance(written, Search) and isinstance(written.over, str):
+        found = {"groups": AUTO} if written.over == CANONICAL else {}
+        return [([TERM_WEIGHTS if found else written.over], (*loc, "over"))], found, (*loc, "over")
     groups, settings, place = _ranges(written.over, (*loc, "over"))
     return groups, written.model_dump(exclude={"over"}) | settings, place
+
+
+def _as_asked(search: Search) -> Search:
+    """A search; in canonical coordinates it is one of shares."""
+    return search.model_copy(update={"simplex": True}) if search.over == CANONICAL else search
 
 
 def _nested(model: DesignModel) -> bool:

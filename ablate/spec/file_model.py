@@ -62,8 +62,9 @@ class Factorial(Section):
 class Search(Section):
     """Arms proposed by a sampler."""
 
-    over: Globs
-    """The factors that are searched."""
+    over: Literal["canonical"] | Globs
+    """The factors that are searched; `canonical`: shares of the effective token weight, one for each group of terms
+    that the data cannot tell apart."""
     sampler: SamplerName = "tpe"
     """Optuna's sampler of that name."""
     trials: Annotated[int, Field(ge=1, le=100_000)] = 40

@@ -4,7 +4,7 @@ import pytest
 
 from ablate.errors import SpecError
 from ablate.plan.collinear_groups import waits_for_groups, with_groups
-from ablate.plan.planning import make_plan
+from ablate.plan.planning import Planner, make_plan
 from ablate.spec.designs import AUTO
 from tests.plan.test_geometry import WORKLOAD, ZERO, measured  # noqa: F401 - a fixture
 from tests.spec.example import TYPED, edited
@@ -114,6 +114,48 @@ def test_groups_that_share_a_factor_with_a_zip_move_as_one(spec):
         {"example_inverse_surprisal_weight"},
         {"raw_weight", "distribution_normalized_weight", "token_weighted_weight", "example_inverse_surprisal_weight"},
     ]
+
+
+SEARCH = "search: {over: canonical, trials: 4}"
+WITH_SELECT = ("workload: typed", "workload: searched")
+
+
+def test_a_search_in_canonical_coordinates_waits_for_the_groups(spec):
+    study = spec((LEAVE, SEARCH), WITH_SELECT)
+    assert waits_for_groups(study)
+    planner = Planner(study, TYPED)
+    assert planner.search_names() == []
+    assert planner.plan({}).notes == (f"search-1: {UNKNOWN}",)
+
+
+def test_a_search_in_canonical_coordinates_has_a_share_for_each_direction(spec, measured, tmp_path):  # noqa: F811
+    study = spec((LEAVE, SEARCH), WITH_SELECT)
+    groups = measured(make_plan(study, TYPED)).points[0].terms.groups
+    found = with_groups(study, WORKLOAD, tmp_path)
+    [task] = Planner(found, TYPED).searches
+    weights = [factor.path for factor in found.factors if factor.path.endswith("_weight")]
+    assert list(task.space.dimensions) == [weights[group[0]] for group in groups]
+    assert len(groups) < len(weights)
+    shares = task.space.ask(lambda dimension: 0.3).shares
+    assert sum(shares.values()) == pytest.approx(1)
+    for group in groups:
+        own = [shares[weights[index]] for index in group]
+        assert own == pytest.approx([1 / len(groups) / len(group)] * len(group))
+
+
+def test_one_direction_is_nothing_to_search(spec, measured, tmp_path):  # noqa: F811
+    two = ("raw_weight: 1.0,", ZERO["raw_weight: 1.0,"])
+    own = "  reconstruction.raw_weight: [1, 2]\n  reconstruction.distribution_normalized_weight: [1, 2]"
+    factors = ("  reconstruction.*_weight: {ablate_to: 0, values: [0.5x, 1x, 2x]}", own)
+    study = spec(two, factors, (LEAVE, SEARCH), WITH_SELECT)
+    measured(make_plan(study, TYPED))
+    with pytest.raises(SpecError, match="got canonical, but the data tell one direction apart"):
+        Planner(with_groups(study, WORKLOAD, tmp_path), TYPED)
+
+
+def test_a_search_over_auto_is_over_a_factor_of_that_name(folder):
+    [problem] = folder.problems(edited((LEAVE, "search: {over: auto}"), WITH_SELECT))
+    assert problem.startswith("s.yaml:13:20: designs[0].search.over: auto matches no factor; ")
 
 
 def test_a_study_without_auto_is_left_as_it_is(spec, tmp_path):
