@@ -40,6 +40,7 @@ def search_progress(trials: pd.DataFrame, *, search: str, objective: str, goal: 
         value = float(values.mean()) if len(values) else math.nan
         rows.append((str(arm), int(str(arm).rpartition("/")[2]), state, len(group), value))
     table = pd.DataFrame(rows, columns=PROGRESS_COLUMNS[:-1]).sort_values("number", ignore_index=True)
+    table = table.astype({"number": "int64", "n_seeds": "int64", "value": "float64"})
     complete = table["value"].where((table["state"] == "COMPLETE") & np.isfinite(table["value"]))
     table["best"] = complete.cummin().ffill() if goal == "minimize" else complete.cummax().ffill()
     return table

@@ -109,7 +109,14 @@ def shrinkage(
     return tidy(axes)
 
 
-def random_effects(table: pd.DataFrame, *, metric: str, sesoi: float | None = None, axes: Axes | None = None) -> Axes:
+def random_effects(
+    table: pd.DataFrame,
+    *,
+    metric: str,
+    sesoi: float | None = None,
+    noise: float | None = None,
+    axes: Axes | None = None,
+) -> Axes:
     """Mean effect of each arm with its interval, and the wider interval of the effect on one new data set.
 
     Args:
@@ -119,6 +126,7 @@ def random_effects(table: pd.DataFrame, *, metric: str, sesoi: float | None = No
     axes = new_axes(7.0, 1.5 + rows.height) if axes is None else axes
     if sesoi is not None:
         axes.axvspan(-sesoi, sesoi, color=PALE, alpha=0.55, lw=0, zorder=0)
+    hatch_floor(axes, noise, horizontal=False)
     axes.axvline(0, color=INK, lw=0.8, zorder=1)
     numbers = table[["mean", "low", "high", "new_low", "new_high"]].to_numpy(dtype=float)
     for y, (mean, low, high, new_low, new_high) in zip(rows.y, numbers, strict=True):

@@ -149,7 +149,9 @@ def confirmation(evidence: Evidence) -> Section:
         if table.empty:
             continue
         sentences += _shrinkage_sentences(evidence, design, table)
-        axes = plots.shrinkage(table, metric=primary.name, goal=primary.goal, sesoi=primary.sesoi)
+        axes = plots.shrinkage(
+            table, metric=primary.name, goal=primary.goal, sesoi=primary.sesoi, noise=evidence.noise[0]
+        )
         alt = f"Winners of {design.name}: difference to the baseline in the search, and on fresh seeds."
         blocks.append(Picture(f"shrinkage-{index}", f"What is left of the winners of {design.name}", axes, alt))
         blocks.append(_shrinkage_table(evidence, index, table))
@@ -245,7 +247,9 @@ def new_data(evidence: Evidence) -> Section:
         f"Each seed draws {what} anew, the same for all arms. The mean effect is over such draws; the wider interval "
         f"is for the effect on one new draw of {what}. One arm at a time, not adjusted for their number."
     )
-    axes = plots.random_effects(table, metric=evidence.primary.name, sesoi=evidence.primary.sesoi)
+    axes = plots.random_effects(
+        table, metric=evidence.primary.name, sesoi=evidence.primary.sesoi, noise=evidence.noise[0]
+    )
     alt = f"Mean effect of each arm on {evidence.primary.name} over draws of {what}, and the interval for a new draw."
     shown = make_table(
         "random_effects",

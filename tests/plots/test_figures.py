@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 
-from ablate.plots import comparison, curves, diagnostics, factors, forest, geometry, overview, plane, slopes
+from ablate.plots import comparison, curves, diagnostics, factors, forest, geometry, overview, plane, search, slopes
 from ablate.plots.style import RC, VERDICT_STYLE, label_rows, wrap
 
 LONG = "-normalized_concentration_corrected_token_weighted_weight"
@@ -100,6 +100,21 @@ def predicted(value: float = 0.1) -> pd.DataFrame:
     return table.assign(difference=value, low=value - 0.1, high=value + 0.1, effect=abs(value), failed=[True, False])
 
 
+def proposals(value: float = 1.0) -> pd.DataFrame:
+    states = ["COMPLETE", "PRUNED", "FAIL", *["COMPLETE"] * 7]
+    return pd.DataFrame({"number": range(10), "state": states, "value": [value, 9, np.nan, *[1.0] * 7], "best": value})
+
+
+def winners(value: float = 0.1) -> pd.DataFrame:
+    return pd.DataFrame({"arm": ["a", LONG], "found": [-value, np.nan], "confirmed": value, "low": value - 0.1,
+                         "high": [value + 0.1, np.inf]})  # fmt: skip
+
+
+def draws(value: float = 0.1) -> pd.DataFrame:
+    return pd.DataFrame({"arm": ["-a", LONG], "mean": value, "low": value - 0.1, "high": value + 0.1,
+                         "new_low": value - 0.4, "new_high": value + 0.4})  # fmt: skip
+
+
 FIGURES: dict[str, Callable[[float], Drawn]] = {
     "forest": lambda v: forest.forest(contrasts(v), metric="eval/x", goal="minimize", sesoi=0.02, noise=0.01),
     "learning curves": lambda v: curves.learning_curves(
@@ -132,6 +147,11 @@ FIGURES: dict[str, Callable[[float], Drawn]] = {
     "predicted against measured": lambda v: geometry.predicted_against_measured(
         predicted(v), metric="eval/x", sesoi=0.02, noise=0.01
     ),
+    "search progress": lambda v: search.search_progress(
+        proposals(v), objective="eval/x", goal="minimize", baseline=1.0
+    ),
+    "shrinkage": lambda v: search.shrinkage(winners(v), metric="eval/x", goal="minimize", sesoi=0.02, noise=0.01),
+    "random effects": lambda v: search.random_effects(draws(v), metric="eval/x", sesoi=0.02, noise=0.01),
     "several studies": lambda v: comparison.studies(*studies(v), metric="eval/x", sesoi=0.02),
 }
 
@@ -139,7 +159,7 @@ FIGURES: dict[str, Callable[[float], Drawn]] = {
 #: Figures of outcomes in the outcome's own unit, or of comparisons by it: each shows the A/A noise floor.
 FLOORED = (
     "forest", "learning curves", "difference curves", "paired slopes", "diagnostics against outcome", "pareto", "ranks",
-    "interactions", "shapley", "dose-response", "predicted against measured",
+    "interactions", "shapley", "dose-response", "predicted against measured", "shrinkage", "random effects",
 )  # fmt: skip
 
 

@@ -12,7 +12,9 @@ from ablate.report.blocks import Picture, Table, file_stem
 from ablate.report.evidence import Evidence
 from ablate.report.sections import SECTIONS, make_sections
 from ablate.report.wording import verdict_sentence
-from ablate.spec.models import Metric, Metrics
+from ablate.spec.models import Confirm, Design, Metric, Metrics, Objective, SearchSettings, Seeds
+from tests.analysis.test_search import REPORT, SELECT, drawn_anew, rows
+from tests.analysis.test_search import study as search_study
 from tests.designed_trials import METRIC, designed_trials, full_factorial
 from tests.simulated_study import empty_curves, simulate_study, study_spec
 
@@ -61,6 +63,65 @@ def test_a_designed_study_has_the_section(designed: Evidence, key: str, pictures
     assert says in " ".join(str(sentence) for sentence in made.sentences)
 
 
+SEARCH = Design(
+    "search", "search-1", ("x",),
+    search=SearchSettings("tpe", 64, (Objective(name=SELECT),), seeds=1, confirm=Confirm(top=2, seeds=8)),
+)  # fmt: skip
+
+
+def searched() -> Evidence:
+    metrics = Metrics(primary=Metric(name=REPORT, goal="minimize", sesoi=0.5))
+    trials = search_study().assign(**{"config.x": 1.0})
+    return Evidence(study_spec(4, metrics=metrics, designs=(SEARCH,)), trials, empty_curves(), None, {}, Path(), "now")
+
+
+def test_a_search_says_that_its_best_is_no_result() -> None:
+    made = SECTIONS["searches"](searched())
+    said = " ".join(str(sentence) for sentence in made.sentences)
+    assert "search-1: 64 arms of its own proposed by tpe for select/loss, mean over 1 seed each: 64 complete." in said
+    assert "looks better than it is" in said
+    assert [block.name for block in made.blocks] == ["progress-search-1-loss", "search-1-loss"]
+    assert len(made.blocks[1].rows) == 10
+    assert len(made.blocks[1].frame) == 64
+
+
+def test_winners_stand_beside_what_is_left_of_them() -> None:
+    made = SECTIONS["confirmation"](searched())
+    said = " ".join(str(sentence) for sentence in made.sentences)
+    assert "search-1: the best of 64 looked −" in said
+    assert "Of 64 arms that are all the same, the best by one seed each would look 2.3 SDs of a trial better" in said
+    assert [block.name for block in made.blocks] == ["shrinkage-1", "confirm-1"]
+    assert [row[2].sub for row in made.blocks[1].rows] == ["1 seeds", "1 seeds"]
+
+
+def test_effects_over_drawn_data_have_an_interval_for_the_next() -> None:
+    metrics = Metrics(primary=Metric(name=REPORT, goal="minimize", sesoi=0.5))
+    spec = study_spec(12, metrics=metrics, seeds=Seeds(count=12, vary=("training", "data")))
+    evidence = Evidence(spec, drawn_anew(0), empty_curves(), None, {}, Path(), "now")
+    made = SECTIONS["new-data"](evidence)
+    assert "Each seed draws data anew" in str(made.sentences[0])
+    (row,) = made.blocks[1].rows
+    assert row[0].text == "-a"
+    assert row[-1].text == "12"
+
+
+def test_what_was_tuned_is_listed_by_arm() -> None:
+    tuned = Design("nuisance", "nuisance", ("lr",), search=SearchSettings("tpe", 2, (Objective(name=SELECT),), seeds=2))
+    trials = pd.DataFrame(
+        [
+            *rows("baseline", [0], [1.0], [1.0], designs="baseline"),
+            *rows("tune/baseline/0", [10, 11], [1.0, 1.0], [1.0, 1.0], designs="nuisance"),
+            *rows("tune/baseline/1", [10, 11], [2.0, 2.0], [1.0, 1.0], designs="nuisance"),
+        ]
+    ).assign(**{"config.lr": 0.125})
+    evidence = Evidence(study_spec(1, nuisance=tuned), trials, empty_curves(), None, {}, Path(), "now")
+    made = SECTIONS["nuisance"](evidence)
+    assert "2 settings an arm, the same budget for each, chosen by select/loss on 2 tuning seeds" in str(
+        made.sentences[0]
+    )
+    assert [[cell.text for cell in row] for row in made.blocks[0].rows] == [["baseline", "2", "0.125"]]
+
+
 def test_factors_go_by_their_short_names(designed: Evidence) -> None:
     table = next(block for block in SECTIONS["factorial"](designed).blocks if isinstance(block, Table))
     assert list(table.frame["term"]) == ["a", "b", "c", "a × b", "a × c", "b × c"]
@@ -84,6 +145,10 @@ def test_what_a_study_has_nothing_for_is_one_list() -> None:
         "Importance of the factors",
         "Configurations and outcomes",
         "Looks at the outcomes",
+        "Winners on fresh seeds",
+        "Effects on new data",
+        "Searches",
+        "Tuned nuisance factors",
     }
     assert all(sentence.text[-1] == "." for sentence in listed.sentences)
 
