@@ -174,8 +174,9 @@ def plan(
     from ablate.plan.describe import plan_text
 
     console = Console()
-    scales = _scales(planned, workload, runs)
-    for part in plan_text(planned, states, cost, scales, geometry=_geometry(planned, workload, runs)):
+    geometry = _geometry(planned, workload, runs)
+    scales = _scales(planned, workload, runs, geometry)
+    for part in plan_text(planned, states, cost, scales, geometry):
         console.print(part)
 
 
@@ -208,10 +209,15 @@ def _recorded(planned: Plan, runs: Path) -> tuple[dict[str, str], Cost]:
     return states, Cost(float(durations.mean()) if len(durations) else None, gpus)
 
 
-def _scales(planned: Plan, workload: Workload, runs: Path) -> list[Any] | None:
-    """What the reference table says of each arm, where there is one; None for a workload that makes none."""
+def _scales(planned: Plan, workload: Workload, runs: Path, geometry: StudyGeometry | None) -> list[Any] | None:
+    """What the reference table says of each arm, where there is one; None for a workload that makes none.
+
+    The geometry has it already where every arm was measured.
+    """
     if workload.scales is None:
         return None
+    if geometry is not None and all(geometry.arms.values()):
+        return list(geometry.arms.values())
     shared = runs / planned.spec.study / "reference"
     if not shared.is_dir():
         return [None] * len(planned.arms)

@@ -36,6 +36,7 @@ class Canonical:
         direction: D along the principal directions of the terms at the baseline's setting, in the same units;
             the largest direction first.
         outside: what of D lies in none of them; 0 at the baseline's setting.
+        shares: of each term in W_mean, by its name.
     """
 
     scale: float
@@ -45,6 +46,7 @@ class Canonical:
     distance: float
     direction: tuple[float, ...]
     outside: float
+    shares: dict[str, float]
 
     def columns(self) -> dict[str, float]:
         """As columns of the frame of trials."""
@@ -91,6 +93,7 @@ class CanonicalFrame:
             _root(float(gap @ gram @ gap) / self._tokens, square),
             tuple(float(value) for value in axes),
             _root(square - float(axes @ axes), square),
+            self._shares(direction),
         )
 
     def unit(self, config: Mapping[str, Any]) -> tuple[Floats, float] | None:
@@ -103,6 +106,10 @@ class CanonicalFrame:
         relative = section.get("rescale") is not None or section.get("shares") is not None
         scale = self._base_mean if relative else mean
         return found / mean if mean else found * math.nan, scale
+
+    def _shares(self, direction: Floats) -> dict[str, float]:
+        parts = (direction * self._gram.sums / self._tokens).reshape(-1, len(self._gram.terms)).sum(axis=0)
+        return dict(zip(self._gram.names, parts.tolist(), strict=True))
 
     def embedding(self, configs: Sequence[Mapping[str, Any]]) -> Floats:
         """[n, R], places of arms whose setting was measured: their distances are those of D, as `distance` has them."""

@@ -111,7 +111,7 @@ class StudyGeometry:
         threshold: cosine from which terms are one group.
         points: the terms at the baseline's setting first, then over the studied range.
         arms: coordinates of each arm by label, in plan order; None where its setting or table was not measured.
-        pairs: arms that are one training.
+        pairs: arms that are one training, each with the first of them.
         together: groups of studied weights that the data cannot tell apart and that do not move as one yet.
         unmeasured: how many arms of the designs have no coordinates, by the reason.
     """
@@ -214,7 +214,7 @@ def _why_unmeasured(arm: Arm, baseline: Config) -> str:
 def same_training(
     arms: Sequence[Arm], coordinates: Mapping[str, Canonical | None], frame: CanonicalFrame
 ) -> Iterator[SamePair]:
-    """Pairs of arms whose D, beta_eff and mu_eff are the same and whose configurations differ in nothing else."""
+    """Each arm with the first of those before it that have its D, beta_eff and mu_eff and differ in nothing else."""
     alike: dict[str, list[tuple[Arm, Canonical]]] = {}
     for arm in arms:
         found = coordinates[arm.label]
@@ -222,17 +222,17 @@ def same_training(
             alike.setdefault(_rest(arm.config), []).append((arm, found))
     for group in alike.values():
         places = frame.embedding([arm.config for arm, _ in group])
-        for one, other in sorted(cKDTree(places).query_pairs(SAME)):
-            (first, a), (second, b) = group[one], group[other]
-            if _close(a.beta_eff, b.beta_eff) and _all_close(a.auxiliary_eff, b.auxiliary_eff):
-                apart = float(np.linalg.norm(places[one] - places[other]))
-                yield SamePair(
-                    first.label,
-                    second.label,
-                    apart if apart > math.sqrt(ROUNDING) else 0.0,
-                    (a.beta_eff, b.beta_eff),
-                    _close(a.scale, b.scale),
-                )
+        tree = cKDTree(places)
+        for other, (second, b) in enumerate(group):
+            near = sorted(tree.query_ball_point(places[other], SAME))
+            for one in near[: near.index(other)]:
+                first, a = group[one]
+                if _close(a.beta_eff, b.beta_eff) and _all_close(a.auxiliary_eff, b.auxiliary_eff):
+                    apart = float(np.linalg.norm(places[one] - places[other]))
+                    apart = apart if apart > math.sqrt(ROUNDING) else 0.0
+                    betas, same_scale = (a.beta_eff, b.beta_eff), _close(a.scale, b.scale)
+                    yield SamePair(first.label, second.label, apart, betas, same_scale)
+                    break
 
 
 def _rest(config: Config) -> str:

@@ -8,6 +8,7 @@ from ablate.workloads.contract import Trial
 from ablate.workloads.sequence_vae import train_disentangled, trial_setup
 from ablate.workloads.sequence_vae.objective import read_split
 from ablate.workloads.sequence_vae.term_geometry import weight_gram
+from ablate.workloads.synthetic_sequences.workload import scales
 from ablate.workloads.weight_gram import setting_of
 from losses.reconstruction import TERMS
 from tests.workloads.conftest import EVALUATION, tiny
@@ -74,3 +75,14 @@ def test_an_arm_at_a_distance_does_not(table, trained):
     one, other = arm(table, 1.0, **{RAW: 1.0}), arm(table, 1.0, **{INVERSE: 5.0})
     assert frame(table, one).of(other).distance > 0.1
     assert trained(one)["eval/neg_elbo_per_token"] != pytest.approx(trained(other)["eval/neg_elbo_per_token"], abs=1e-6)
+
+
+def test_scale_and_shares_are_those_that_a_trial_trains_with(table, shared_dir):
+    one = tiny(kl={"beta": 0.5})
+    other = tiny(reconstruction={RAW: 0.0, INVERSE: 3.0, "rescale": "baseline"})
+    for found, expected in zip(
+        map(frame(table, one).of, (one, other)), scales([one, other], one, shared_dir), strict=True
+    ):
+        assert found.scale == pytest.approx(expected.mean_weight, rel=1e-5)
+        assert found.beta_eff == pytest.approx(expected.beta_eff, rel=1e-5)
+        assert found.shares == pytest.approx(expected.shares, rel=1e-5)
