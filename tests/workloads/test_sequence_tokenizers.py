@@ -89,10 +89,12 @@ def test_a_tokenizer_of_ones_own(tmp_path):
     model.enable_truncation(1)
     model.enable_padding(length=9)
     model.save(str(tmp_path / "own.json"))
-    lines = [f"en {word} to" for word in WORDS]
+    lines = [*(f"en {word} to" for word in WORDS), "\u2003"]  # a wide space, of which this tokenizer makes nothing
     own = {"tokenizer": "file", "tokenizer_file": str(tmp_path / "own.json")}
     table = table_of(written(tmp_path, "\n".join(lines)), **own)
-    assert table.sequences.tokens[0].tolist() == [BOS, 5, 3, 4, EOS]
+    rows = table.sequences.tokens.tolist()
+    assert rows[0] == [BOS, 5, 3, 4, EOS]
+    assert rows.count([BOS, EOS, PAD, PAD, PAD]) == 1
     assert table.notes == ("data.txt: 74 of 225 tokens are not in the vocabulary",)
 
 

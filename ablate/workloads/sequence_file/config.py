@@ -29,7 +29,7 @@ FORMATS = {".txt": "txt", ".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndj
 BYTE_TOKENS = 3 + 256
 """PAD, BOS, EOS and the bytes: what every BPE vocabulary holds."""
 
-CODE = ("reading.py", "scan.py", "spool.py", "table.py", "tokenizers.py")
+CODE = ("account.py", "reading.py", "scan.py", "spool.py", "table.py", "tokenizers.py")
 """Files of this package that decide what a data table holds."""
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ablate.errors import StudyError
+from ablate.workloads.sequence_file.account import Encoded, account
 from ablate.workloads.sequence_file.config import Data
 from ablate.workloads.sequence_file.scan import LEFT_OUT, Scan, check_scan, kept_records, scan_file
 from ablate.workloads.sequence_file.spool import Spool
@@ -26,7 +28,7 @@ from ablate.workloads.sequence_file.tokenizers import (
 )
 from ablate.workloads.sequence_vae.data import BOS, EOS, PAD, SPLITS, Array, target_mask
 from ablate.workloads.sequence_vae.data_table import described, token_type
-from ablate.workloads.sequence_vae.table_files import array_file, read_array
+from ablate.workloads.sequence_vae.table_files import array_file
 
 PART = 16384
 """Rows that are in memory at once."""
@@ -42,17 +44,12 @@ def write_table(folder: Path, data: Data) -> dict[str, Any]:
         scan = scan_file(data, Path(spool))
         check_scan(data, scan)
         tokenizer = _tokenizer(data, scan)
-        flat, lengths, unknown = _encode(data, scan, tokenizer, Path(spool))
+        encoded = _encode(data, scan, tokenizer, Path(spool))
         order, bounds = _order(scan)
-        cut = lengths < 0
-        _write_tokens(folder, flat, np.abs(lengths), cut, order, len(tokenizer.texts))
-        np.save(folder / "lengths.npy", (np.abs(lengths) + np.where(cut, 1, 2)).astype(np.int32)[order])
-        np.save(folder / "units.npy", scan.units[order])
-        _write_mask(folder)
-        levels = _write_factors(folder, scan, order)
+        levels = _write_rows(folder, scan, encoded, order, token_type(len(tokenizer.texts)))
         if tokenizer.save is not None:
             tokenizer.save(folder)
-        facts, notes = _account(data, scan, cut, unknown, len(flat))
+        facts, notes = account(data, scan, encoded)
         return described(len(tokenizer.texts), bounds, levels, texts=tokenizer.texts, facts=facts, notes=notes)
 
 
@@ -82,20 +79,19 @@ def _tokenizer(data: Data, scan: Scan) -> Tokenizer:
             return load_tokenizer(Path(str(data.tokenizer_file)))
 
 
-def _encode(data: Data, scan: Scan, tokenizer: Tokenizer, folder: Path) -> tuple[Array, Array, int]:
-    """The tokens of every row one after another, how many each has (negative where it was cut), the unknown ones."""
+def _encode(data: Data, scan: Scan, tokenizer: Tokenizer, folder: Path) -> Encoded:
     code = np.dtype(token_type(len(tokenizer.texts))).char
-    flat, lengths, unknown = Spool(folder / "flat", code), Spool(folder / "lengths", "i"), 0
+    tokens, lengths, unknown = Spool(folder / "tokens", code), Spool(folder / "lengths", "i"), 0
     texts = (record.text for _, record in kept_records(data, scan.splits))
     while batch := list(islice(texts, PART)):
         for ids in tokenizer.encode(batch, data.max_tokens):
             cut = len(ids) > data.max_tokens
             ids = ids[: data.max_tokens]
-            flat.extend(ids)
+            tokens.extend(ids)
             lengths.extend((-len(ids) if cut else len(ids),))
             if tokenizer.unknown is not None:
                 unknown += ids.count(tokenizer.unknown)
-    return flat.read(), lengths.read(), unknown
+    return Encoded(tokens.read(), lengths.read(), unknown)
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -104,80 +100,58 @@ def _encode(data: Data, scan: Scan, tokenizer: Tokenizer, folder: Path) -> tuple
 def _order(scan: Scan) -> tuple[Array, dict[str, tuple[int, int]]]:
     """The rows split by split, those of select and report by hash, and each split's bounds."""
     splits = scan.splits[scan.splits != LEFT_OUT]
-    parts, bounds, start = [], {}, 0
-    for place, name in enumerate(SPLITS):
-        rows = np.flatnonzero(splits == place)
-        parts.append(rows if name == "train" else rows[np.argsort(scan.texts[rows], kind="stable")])
-        bounds[name] = (start, start + len(rows))
-        start += len(rows)
-    return np.concatenate(parts), bounds
+    order = np.argsort(splits, kind="stable")
+    bounds, start = {}, 0
+    for name, count in zip(SPLITS, np.bincount(splits, minlength=len(SPLITS)).tolist(), strict=True):
+        rows = order[start : start + count]
+        if name != "train":
+            rows[:] = rows[np.argsort(scan.texts[rows], kind="stable")]
+        bounds[name] = (start, start + count)
+        start += count
+    return order, bounds
 
 
-def _write_tokens(folder: Path, flat: Array, lengths: Array, cut: Array, order: Array, vocabulary: int) -> None:
-    """Each row as BOS, its tokens, EOS unless it was cut, PAD."""
-    dtype = token_type(vocabulary)
-    starts = np.cumsum(lengths, dtype=np.int64) - lengths
-    longest = int(lengths.max())
-    place = np.arange(longest)
-    with array_file(folder / "tokens.npy", (len(order), longest + 2), dtype) as file:
-        for first in range(0, len(order), PART):
-            rows = order[first : first + PART]
-            length = lengths[rows, None]
-            tokens = np.full((len(rows), longest + 2), PAD, dtype=dtype)
-            tokens[:, 0] = BOS
-            inside = place < length
-            tokens[:, 1:-1][inside] = flat[(starts[rows, None] + place)[inside]]
-            ended = np.flatnonzero(~cut[rows])
-            tokens[ended, length[ended, 0] + 1] = EOS
-            file.write(tokens.tobytes())
-
-
-def _write_mask(folder: Path) -> None:
-    lengths, positions = np.load(folder / "lengths.npy"), read_array(folder, "tokens").shape[1] - 1
-    with array_file(folder / "mask.npy", (len(lengths), positions), np.bool_) as file:
-        for first in range(0, len(lengths), PART):
-            file.write(target_mask(lengths[first : first + PART], positions).tobytes())
-
-
-def _write_factors(folder: Path, scan: Scan, order: Array) -> dict[str, tuple[str, ...]]:
-    """Levels in alphabetical order. Returns: the levels of each factor."""
-    columns, levels = [], {}
-    for place, level in enumerate(scan.levels):
-        levels[level.name], places = level.order()
-        columns.append(places[scan.factors[:, place][order]])
-    np.save(folder / "factors.npy", np.stack(columns, axis=1) if columns else np.empty((len(order), 0), dtype=np.int64))
-    return levels
-
-
-def _account(data: Data, scan: Scan, cut: Array, unknown: int, tokens: int) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """What was done to the file, as numbers and as sentences."""
-    rows = len(scan.units)
-    distinct = len(np.unique(scan.texts))
-    shared = _in_two_splits(scan) if data.group is not None else 0
-    facts = {
-        "sequences": rows,
-        "empty_sequences": scan.empty,
-        "incomplete_sequences": scan.incomplete,
-        "repeated_sequences": rows - distinct,
-        "sequences_in_two_splits": shared,
-        "cut_sequences": int(cut.sum()),
-        "unknown_tokens": unknown,
+def _write_rows(
+    folder: Path, scan: Scan, encoded: Encoded, order: Array, dtype: type[np.integer]
+) -> dict[str, tuple[str, ...]]:
+    """Write every array of the table, part by part. Returns: the levels of each factor, in alphabetical order."""
+    rows, longest = len(order), int(np.abs(encoded.lengths).max())
+    starts = np.cumsum(np.abs(encoded.lengths), dtype=np.int64)
+    starts -= np.abs(encoded.lengths)
+    ordered = [level.order() for level in scan.levels]
+    shapes: dict[str, tuple[tuple[int, ...], type[np.generic]]] = {
+        "tokens": ((rows, longest + 2), dtype),
+        "lengths": ((rows,), np.int32),
+        "mask": ((rows, longest + 1), np.bool_),
+        "units": ((rows,), np.uint64),
+        "factors": ((rows, len(ordered)), np.int64),
     }
-    sentences = (
-        (scan.empty, f"{scan.empty:,} empty sequences are left out"),
-        (scan.incomplete, f"{scan.incomplete:,} sequences that lack a factor are left out"),
-        (rows - distinct, f"{rows - distinct:,} of {rows:,} sequences repeat another one"),
-        (shared, f"{shared:,} distinct sequences stand in more than one split, as the split is by group"),
-        (facts["cut_sequences"], f"{facts['cut_sequences']:,} of {rows:,} sequences are longer than data.max_tokens "
-         f"({data.max_tokens}) and are cut"),
-        (unknown, f"{unknown:,} of {tokens:,} tokens are not in the vocabulary"),
-    )  # fmt: skip
-    return facts, tuple(f"{Path(data.path).name}: {sentence}" for count, sentence in sentences if count)
+    with ExitStack() as stack:
+        files = {
+            name: stack.enter_context(array_file(folder / f"{name}.npy", shape, kind))
+            for name, (shape, kind) in shapes.items()
+        }
+        for first in range(0, rows, PART):
+            part = order[first : first + PART]
+            tokens, lengths = _padded(encoded, starts, part, longest, dtype)
+            files["tokens"].write(tokens.tobytes())
+            files["lengths"].write(lengths.tobytes())
+            files["mask"].write(target_mask(lengths, longest + 1).tobytes())
+            files["units"].write(scan.units[part].tobytes())
+            numbers = scan.factors[part].T
+            columns = [places[column] for (_, places), column in zip(ordered, numbers, strict=True)]
+            files["factors"].write(np.stack(columns, axis=1).tobytes() if columns else b"")
+    return {level.name: names for level, (names, _) in zip(scan.levels, ordered, strict=True)}
 
 
-def _in_two_splits(scan: Scan) -> int:
-    """Distinct sequences that are in more than one split."""
-    splits = scan.splits[scan.splits != LEFT_OUT].astype(np.uint64)
-    both = np.unique((scan.texts & ~np.uint64(3)) | splits)
-    hashes = both & ~np.uint64(3)
-    return len(np.unique(hashes[1:][hashes[1:] == hashes[:-1]]))
+def _padded(encoded: Encoded, starts: Array, rows: Array, longest: int, dtype: type[np.integer]) -> tuple[Array, Array]:
+    """Each row as BOS, its tokens, EOS unless it was cut, PAD; and how many tokens that is without PAD."""
+    signed = encoded.lengths[rows]
+    length, place = np.abs(signed), np.arange(longest)
+    tokens = np.full((len(rows), longest + 2), PAD, dtype=dtype)
+    tokens[:, 0] = BOS
+    inside = place < length[:, None]
+    tokens[:, 1:-1][inside] = encoded.tokens[(starts[rows, None] + place)[inside]]
+    whole = np.flatnonzero(signed >= 0)
+    tokens[whole, length[whole] + 1] = EOS
+    return tokens, (length + 1 + (signed >= 0)).astype(np.int32)
