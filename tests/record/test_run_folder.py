@@ -60,5 +60,5 @@ def test_an_atomic_write_leaves_no_other_file(tmp_path):
 def test_the_source_folder_is_the_run_folder_where_nothing_is_noted(tmp_path):
     folder = RunFolder(tmp_path)
     assert folder.source_folder() == str(tmp_path)
-    folder.write_settings("/somewhere/else")
+    folder.write_settings("/somewhere/else", {})
     assert folder.source_folder() == "/somewhere/else"

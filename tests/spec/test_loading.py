@@ -308,7 +308,7 @@ def test_extends_merges_deeply_and_the_later_wins(folder):
     """
     assert folder.problems(text) == [
         "sub/middle.yaml:3:1: key: unknown key; allowed: analysis, baseline, code_version, constraints, controls, designs, "
-        "early_stop, evaluation, extends, factors, metrics, question, report, run, seeds, study, together, track, version, "
+        "early_stop, evaluation, extends, factors, metrics, nuisance, question, report, run, seeds, study, together, track, version, "
         "workload"
     ]
     folder.write("extends: base.yaml\nseeds: {count: 3, start: 5}\n", "sub/middle.yaml")
