@@ -43,6 +43,9 @@ from ablate.spec.models import Run
 from ablate.workloads import load_object
 from ablate.workloads.contract import Prepared, TrialStopped
 
+#: A cluster that starts no worker for so long is given up.
+ANSWER_S = 60.0
+
 
 class Driver(Protocol):
     """What the executor asks of the study, and tells it."""
@@ -175,6 +178,14 @@ class Session:
         assert isinstance(prepared, Prepared)
         return prepared
 
+    def alive(self) -> bool:
+        """Whether the cluster still starts workers: one that lost its last node, or its head, does not."""
+        try:
+            ray.get(_nothing.remote(), timeout=ANSWER_S)
+        except (ray.exceptions.RayError, ConnectionError, RuntimeError):
+            return False
+        return True
+
     def run_round(self, driver: Driver, folder: Path) -> Exception | None:
         """Run trials until the driver is exhausted or Ray gives up.
 
@@ -215,6 +226,11 @@ class Session:
         if guard.failure is not None:
             raise guard.failure
         return given_up
+
+
+@ray.remote(num_cpus=0, max_retries=0)  # type: ignore[untyped-decorator]
+def _nothing() -> None:
+    pass
 
 
 @ray.remote(num_cpus=1, max_retries=2)  # type: ignore[untyped-decorator]

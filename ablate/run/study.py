@@ -360,12 +360,15 @@ class _Execution:
     def _rounds(self, queue: TrialQueue, session: Session) -> None:
         fruitless = 0
         while not queue.exhausted() and not queue.should_stop():
-            before = queue.ended
+            before = queue.settled
             given_up = session.run_round(queue, self._folder.ray)
+            if given_up is not None and not session.alive():
+                queue.round_ended(None)
+                raise StudyError(f"Ray died ({_first_line(given_up)}); the same command goes on from here")
             queue.round_ended(given_up)
             if given_up is not None:
                 self._progress.warn(f"Ray gave up a round ({type(given_up).__name__}: {given_up}); starting another")
-            fruitless = 0 if queue.ended > before else fruitless + 1
+            fruitless = 0 if queue.settled > before else fruitless + 1
             if fruitless >= FRUITLESS_ROUNDS and not queue.exhausted():
                 raise StudyError(f"Ray gave up {fruitless} times without finishing a trial; last: {given_up}")
 

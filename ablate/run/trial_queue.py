@@ -13,6 +13,7 @@ from ablate.run.progress import StudyProgress
 from ablate.run.recorder import Recorder
 from ablate.run.searches import Searches
 from ablate.run.stopping import StopRequest
+from ablate.run.suspects import Suspects
 from ablate.run.worker import TIMEOUT_MARK
 from ablate.spec.models import Run
 from ablate.workloads.contract import Row
@@ -50,13 +51,16 @@ class TrialQueue:
         self._searches = searches
         self._failures = 0
         self._errors: set[str] = set()
-        self.ended = 0
+        self._suspects = Suspects()  # those that wait are the first of _waiting
+        self.settled = 0
 
     # --- what the executor asks ---
 
     def next_assignment(self) -> Assignment | None:
         """Claim the next waiting trial; where there is none, one that a search proposes."""
         while not self.should_stop():
+            if self._suspects and self._recorder.running:
+                return None
             if not self._waiting:
                 self._propose()
             if not self._waiting:
@@ -66,6 +70,7 @@ class TrialQueue:
             if self._recorder.begin(trial, entry, self._notes(trial)):
                 self._progress.started(trial)
                 return self._assignment(trial, entry.attempt, self._recorder.last_row(trial.trial_id))
+            self._suspects.drop(trial.trial_id)
         return None
 
     def _propose(self) -> None:
@@ -101,6 +106,10 @@ class TrialQueue:
             outcome = self._recorder.prune(trial_id)
         if outcome is not None:
             self._ended(trial_id, outcome)
+        elif self._suspects.clear(trial_id, message.checkpoint_step) and self._suspects:
+            self._put_back(trial_id, "runs alone; waits for other trials that were running when Ray gave up")
+            self._waiting.insert(len(self._suspects), self._trials[trial_id])
+            return True
         return outcome is not None and message.ending is None
 
     def left(self, trial_id: str) -> None:
@@ -110,16 +119,9 @@ class TrialQueue:
 
     def died(self, trial_id: str, why: str) -> None:
         """Try a dead trial again, unless it has died too often or its time was up."""
-        if trial_id not in self._recorder.running:
+        if trial_id not in self._recorder.running or self._explained(trial_id):
             return
-        printed = self._recorder.recover_output(trial_id)
-        if self.should_stop():
-            self._put_back(trial_id, "stopped")
-            return
-        if self._timed_out(trial_id, printed):
-            limit = self._run.timeout_s
-            self._ended(trial_id, self._recorder.fail(trial_id, "timeout", f"not finished after {limit:g} s"))
-            return
+        self.settled += 1
         deaths = self._recorder.died(trial_id, why)
         if deaths > self._run.retries:
             error = f"its process died {deaths} times; last: {why}"
@@ -127,6 +129,18 @@ class TrialQueue:
         else:
             self._put_back(trial_id, f"its process died ({why}); tried again from its last checkpoint")
             self._waiting.appendleft(self._trials[trial_id])
+
+    def _explained(self, trial_id: str) -> bool:
+        """Whether a dead trial needs no second try: the study stops, or its time was up. Records that."""
+        printed = self._recorder.recover_output(trial_id)
+        if self.should_stop():
+            self._put_back(trial_id, "stopped")
+            return True
+        if self._timed_out(trial_id, printed):
+            limit = self._run.timeout_s
+            self._ended(trial_id, self._recorder.fail(trial_id, "timeout", f"not finished after {limit:g} s"))
+            return True
+        return False
 
     def _timed_out(self, trial_id: str, printed: str | None) -> bool:
         """Whether a process ended because its time was up: it says so last of all; one on another machine is timed."""
@@ -144,13 +158,20 @@ class TrialQueue:
 
     def round_ended(self, given_up: Exception | None) -> None:
         """Account for trials that a round left running: Ray gave up on all of them at once, or they were stopped."""
-        for trial_id in self._recorder.running:
-            if given_up is None:
+        running = self._recorder.running
+        if given_up is None:
+            for trial_id in running:
                 self._put_back(trial_id, "stopped")
-            else:
-                self.died(
-                    trial_id, f"{type(given_up).__name__}: {str(given_up).splitlines()[0] if str(given_up) else ''}"
-                )
+            return
+        why = f"{type(given_up).__name__}: {str(given_up).splitlines()[0] if str(given_up) else ''}"
+        if len(running) == 1:
+            self.died(running[0], why)
+            return
+        for trial_id in reversed(running):
+            if not self._explained(trial_id):
+                self._suspects.add(trial_id, self._recorder.last_row(trial_id).step)
+                self._put_back(trial_id, f"Ray gave up its round ({why}); tried again from its last checkpoint, alone")
+                self._waiting.appendleft(self._trials[trial_id])
 
     def _put_back(self, trial_id: str, why: str) -> None:
         self._recorder.release(trial_id)
@@ -158,7 +179,8 @@ class TrialQueue:
         self._progress.put_back(self._trials[trial_id], why)
 
     def _ended(self, trial_id: str, outcome: Outcome) -> None:
-        self.ended += 1
+        self.settled += 1
+        self._suspects.drop(trial_id)
         self._progress.ended(self._trials[trial_id], outcome)
         if self._searches is not None:
             self._searches.ended(trial_id, outcome)

@@ -28,6 +28,8 @@ class Remembering:
         return Row(0, 0.0, {})
 
     def receive(self, message):
+        if message.checkpoint_step is not None:
+            return None
         self._leave(message.trial_id)
         return self._endings.get(message.trial_id, Outcome("COMPLETE", value=1.0))
 
@@ -182,11 +184,54 @@ def test_diverged_trials_are_results_and_stop_nothing(make):
     assert stop.reason == ""
 
 
-def test_a_round_that_ray_gave_up_counts_a_death_for_what_was_running(make):
+OUT_OF_MEMORY = RuntimeError("out of memory\nmore")
+
+
+def test_of_a_round_that_ray_gave_up_only_what_dies_alone_has_died(make):
+    recorder = Remembering()
+    queue, _ = make("abc", Run(retries=1), recorder)
+    assert [queue.next_assignment(), queue.next_assignment()] == ["a", "b"]
+    queue.round_ended(OUT_OF_MEMORY)
+    assert (recorder.deaths, recorder.released) == ({}, ["b", "a"])
+
+    assert [queue.next_assignment(), queue.next_assignment()] == ["a", None], "a suspect runs alone"
+    queue.receive(Message("a", 1))
+    assert [queue.next_assignment(), queue.next_assignment()] == ["b", None]
+    for deaths in (1, 2):
+        queue.round_ended(OUT_OF_MEMORY)
+        assert recorder.deaths == {"b": deaths}
+        if deaths == 1:
+            assert [queue.next_assignment(), queue.next_assignment()] == ["b", None]
+    assert recorder.failed == [("b", "died", "its process died 2 times; last: RuntimeError: out of memory")]
+    assert queue.next_assignment() == "c"
+
+
+def test_a_suspect_that_gets_past_where_it_stood_makes_room_once(make):
     recorder = Remembering()
     queue, _ = make("abc", recorder=recorder)
+    for _ in range(2):
+        queue.next_assignment()
+    queue.round_ended(OUT_OF_MEMORY)
+    assert queue.next_assignment() == "a"
+    assert not queue.receive(Message("a", 1, checkpoint_step=0)), "no further than it was"
+    assert queue.receive(Message("a", 1, checkpoint_step=5)), "it is stopped, and goes on when b has been tried"
+    assert queue.next_assignment() == "b"
+    assert not queue.receive(Message("b", 1, checkpoint_step=5)), "the last one goes on, with the others beside it"
+    assert [queue.next_assignment(), queue.next_assignment()] == ["a", "c"]
+
+    queue.round_ended(OUT_OF_MEMORY)
+    assert recorder.deaths == {}
+    assert [queue.next_assignment(), queue.next_assignment()] == ["b", None]
+    assert not queue.receive(Message("b", 1, checkpoint_step=9)), "suspected again, it runs alone to its end"
+    assert queue.next_assignment() is None
+
+
+def test_suspects_whose_time_was_up_have_ended(make):
+    recorder = Remembering()
+    recorder.printed = "Timeout (0:00:05)!"
+    queue, _ = make("ab", Run(timeout_s=5.0), recorder)
     queue.next_assignment()
     queue.next_assignment()
-    queue.round_ended(RuntimeError("node died\nmore"))
-    assert recorder.deaths == {"a": 1, "b": 1}
-    assert {queue.next_assignment(), queue.next_assignment()} == {"a", "b"}
+    queue.round_ended(OUT_OF_MEMORY)
+    assert [reason for _, reason, _ in recorder.failed] == ["timeout", "timeout"]
+    assert queue.exhausted()

@@ -1,0 +1,62 @@
+"""A driver that is killed again and again, whenever it happens to be."""
+
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.integration.recorded_once import assert_recorded_once
+
+pytestmark = [pytest.mark.slow, pytest.mark.campaign]
+
+HERE = Path(__file__).parent
+SEED = 20
+KILLS_WITHOUT_RAY, KILLS_WITH_RAY = 35, 15
+STUDY = """
+study: toy
+workload: toy_workload:train
+baseline: {{x: 1.0, fault: none, steps: 3, sleep: 0.15, log: {log}}}
+factors: {{fault: [none, a, b]}}
+designs: [{{one_at_a_time: [fault]}}]
+seeds: {{count: 100}}
+metrics: {{primary: {{name: loss}}}}
+"""
+
+
+def run_without_ray(place, script, *arguments):
+    command = [sys.executable, "-m", f"tests.integration.{script}", "study.yaml", *map(str, arguments)]
+    environment = {"PYTHONPATH": str(HERE.parent.parent), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=place.path, env=environment, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr
+
+
+def test_fifty_kills_at_random_times_lose_and_double_nothing(place, tmp_path_factory):
+    text = STUDY.format(log=place.path / "executions.txt")
+    place.write(text)
+    run_without_ray(place, "random_kills", KILLS_WITHOUT_RAY, 3.0, SEED)
+    rng = random.Random(SEED)
+    for _ in range(KILLS_WITH_RAY):
+        process = place.start("run", "study.yaml")
+        time.sleep(rng.uniform(1.0, 25.0))
+        assert process.poll() is None, "the study was over before the last kill"
+        process.kill()
+        process.communicate()
+    disturbed = len(place.executions())
+    place.ablate("run", "study.yaml")
+    assert_recorded_once(place, trials=300, steps=3)
+
+    executions = Counter((fault, seed) for fault, seed, _ in place.executions())
+    again = sum(executions.values()) - 300
+    print(
+        f"{KILLS_WITHOUT_RAY} + {KILLS_WITH_RAY} kills, {disturbed} starts of trials before the last run, {again} again"
+    )
+    other = type(place)(tmp_path_factory.mktemp("undisturbed"))
+    (other.path / "toy_workload.py").write_text((place.path / "toy_workload.py").read_text())
+    other.write(text)
+    run_without_ray(other, "kill_at")
+    assert other.final_metrics() == place.final_metrics()
+    assert set(other.study().trials()["trial_id"]) == set(place.study().trials()["trial_id"])
