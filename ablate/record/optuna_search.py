@@ -7,6 +7,7 @@ how often the process was started.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import warnings
@@ -181,11 +182,11 @@ class SearchRecord:
             self._constrain(number, 0.0)
         self._describe(number, answer, {"arm": arm, "seeds": list(seeds), "trial_ids": list(trial_ids)})
         self._store(number)
-        return _proposal(self._memory.trials[number])
+        return _proposal(self._trial(number))
 
     def extend(self, number: int, seeds: Sequence[int], trial_ids: Sequence[str]) -> None:
         """Note that a RUNNING proposal is trained on more seeds."""
-        trial = self._memory.trials[number]
+        trial = self._trial(number)
         for name, value in {"seeds": list(seeds), "trial_ids": list(trial_ids)}.items():
             self._storage.set_trial_user_attr(self._stored_ids[number], name, value)
             self._memory._storage.set_trial_user_attr(trial._trial_id, name, value)  # noqa: SLF001
@@ -217,7 +218,7 @@ class SearchRecord:
                 user_attrs=attributes, system_attrs=system,
             )
         )  # fmt: skip
-        self._store(len(self._memory.trials) - 1)
+        self._store(len(self._memory.get_trials(deepcopy=False)) - 1)
 
     def again(self, failed: Proposal, values: Sequence[float]) -> None:
         """Store a proposal that had failed as a new one that has ended: a finished one cannot be changed."""
@@ -234,44 +235,48 @@ class SearchRecord:
                 system_attrs=system,
             )
         )
-        self._store(len(self._memory.trials) - 1)
+        self._store(len(self._memory.get_trials(deepcopy=False)) - 1)
 
     def report(self, number: int, step: int, value: float) -> bool:
         """Note the objective at an evaluation point. Returns: whether the proposal is behind and should stop."""
-        trial = self._memory.trials[number]
+        trial = self._trial(number)
         storage = self._memory._storage  # noqa: SLF001 - the public interface of a trial would sample again
         storage.set_trial_intermediate_value(trial._trial_id, step, value)  # noqa: SLF001
         self._storage.set_trial_intermediate_value(self._stored_ids[number], step, value)
         before = set(trial.system_attrs)
-        behind = self._memory.pruner.prune(self._memory, self._memory.trials[number])
-        now = self._memory.trials[number].system_attrs
+        behind = self._memory.pruner.prune(self._memory, self._trial(number))
+        now = self._trial(number).system_attrs
         for key in now.keys() - before:
             self._storage.set_trial_system_attr(self._stored_ids[number], key, now[key])
         return bool(behind)
 
     def tell(self, number: int, state: str, values: Sequence[float] | None, reason: str = "") -> None:
         """Say how a proposal ended. PRUNED keeps its last reported value."""
-        running = self._memory.trials[number]
+        running = self._trial(number)
         before = set(running.system_attrs)
         stored = self._stored_ids[number]
         if reason:
             self._storage.set_trial_user_attr(stored, "reason", reason)
             self._memory._storage.set_trial_user_attr(running._trial_id, "reason", reason)  # noqa: SLF001
         self._finish_in_memory(number, TrialState[state], values)
-        trial = self._memory.trials[number]
+        trial = self._trial(number)
         for key in trial.system_attrs.keys() - before:
             self._storage.set_trial_system_attr(stored, key, trial.system_attrs[key])
         self._storage.set_trial_state_values(stored, state=trial.state, values=trial.values)
 
     # --- inside ---
 
+    def _trial(self, number: int) -> FrozenTrial:
+        """A trial of the copy, to read."""
+        return self._memory.get_trials(deepcopy=False)[number]
+
     def _constrain(self, number: int, value: float) -> None:
-        trial = self._memory.trials[number]
+        trial = self._trial(number)
         storage = self._memory._storage  # noqa: SLF001 - as above
         storage.set_trial_system_attr(trial._trial_id, f"constraints:{FEASIBLE}", value)  # noqa: SLF001
 
     def _describe(self, number: int, answer: Answer, attributes: Mapping[str, Any]) -> None:
-        trial = self._memory.trials[number]
+        trial = self._trial(number)
         for name, value in {"values": answer.values, "shares": answer.shares, **attributes}.items():
             self._memory._storage.set_trial_user_attr(trial._trial_id, name, value)  # noqa: SLF001
 
@@ -286,7 +291,7 @@ class SearchRecord:
 
     def _store(self, number: int) -> None:
         """Write a trial of the copy into the storage, whole."""
-        trial = self._memory.get_trials(deepcopy=True)[number]
+        trial = copy.deepcopy(self._trial(number))
         pickled = {key: value for key, value in trial.system_attrs.items() if key.startswith(PICKLED)}
         if pickled:
             with self._private.open("a", encoding="utf-8") as file:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 
 import optuna
 import pytest
@@ -10,7 +11,7 @@ from optuna.trial import TrialState
 from ablate.errors import StudyError
 from ablate.plan.planning import Planner
 from ablate.record.optuna_search import SAMPLERS, SearchRecord, make_pruner, search_results
-from ablate.record.optuna_storage import Ledger
+from ablate.record.optuna_storage import Ledger, open_storage
 from ablate.spec.models import EarlyStop
 from tests.spec.example import FREE, Folder
 
@@ -29,8 +30,17 @@ metrics: {primary: {name: loss}}
 """
 
 
+@pytest.fixture(scope="session")
+def empty(tmp_path_factory):
+    """A database without a study: making one takes a second."""
+    path = tmp_path_factory.mktemp("empty")
+    open_storage(None, path).remove_session()
+    return path / "optuna.db"
+
+
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch, empty):
+    shutil.copy(empty, tmp_path)
     return Folder(tmp_path, monkeypatch)
 
 
@@ -83,10 +93,13 @@ class Search:
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-def test_a_sampler_goes_on_as_if_it_had_never_been_stopped(tmp_path, monkeypatch, sampler):
-    straight, broken = (
-        Search(Folder(path, monkeypatch), sampler) for path in (tmp_path / "a", tmp_path / "b") if not path.mkdir()
-    )
+def test_a_sampler_goes_on_as_if_it_had_never_been_stopped(tmp_path, monkeypatch, empty, sampler):
+    searches = []
+    for path in (tmp_path / "a", tmp_path / "b"):
+        path.mkdir()
+        shutil.copy(empty, path)
+        searches.append(Search(Folder(path, monkeypatch), sampler))
+    straight, broken = searches
     for index in range(12):
         straight.step()
         broken.step()
@@ -107,7 +120,7 @@ def proposal_answer(proposal):
     return Answer(dict(proposal.values), dict(proposal.shares))
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "gp", "cmaes"])
+@pytest.mark.parametrize("sampler", ["tpe", pytest.param("gp", marks=pytest.mark.campaign), "cmaes"])
 def test_a_sampler_learns(folder, sampler):
     search = Search(folder, sampler, over="[x, y]")
     for _ in range(30):
@@ -131,16 +144,15 @@ def test_a_finite_space_is_proposed_whole_and_then_ended(folder, sampler):
     assert search.record.exhausted
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("sampler", ["tpe", "nsga2", "random", "qmc"])
 def test_what_cannot_be_trained_is_told_to_samplers_that_learn_from_it(folder, sampler):
-    if sampler == "cmaes":
-        pytest.skip("rejection by redrawing is the same as for random")
     search = Search(folder, sampler)
     for _ in range(15):
         search.step()
     study = optuna.load_study(study_name="hunt/search-1", storage=search.ledger.storage)
     refused = [trial for trial in study.trials if "infeasible" in trial.user_attrs]
-    learns = sampler in {"tpe", "gp", "nsga2", "nsga3"}
+    learns = sampler in {"tpe", "nsga2"}
+    assert refused
     for trial in refused:
         assert trial.user_attrs["infeasible"] == "breaks x * y <= 40"
         assert trial.state == (TrialState.PRUNED if learns else TrialState.FAIL)
@@ -150,7 +162,7 @@ def test_what_cannot_be_trained_is_told_to_samplers_that_learn_from_it(folder, s
         assert {trial.constraints["feasible"] for trial in study.trials if trial not in refused} == {0.0}
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "gp", "nsga2", "nsga3", "random"])
+@pytest.mark.parametrize("sampler", ["tpe", "nsga2", "nsga3", "random"])
 def test_several_objectives(folder, sampler):
     two = ("objective: loss", "objective: [{name: loss, goal: minimize}, {name: size, goal: maximize}]")
     search = Search(folder, sampler, edits=[two])
