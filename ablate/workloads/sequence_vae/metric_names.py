@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
+from ablate.workloads.sequence_vae.config import WEIGHT_FIELDS
+
 TERMS = (
     "reconstruction_loss",
     "distribution_normalized_reconstruction_loss",
@@ -50,7 +54,10 @@ KNOWN_LIKELIHOOD = ("zfree_bayes_nll_per_token", "factor_nll_per_token")
 
 
 def metric_names(auxiliary: tuple[str, ...], *, factors: bool, likelihood: bool) -> frozenset[str]:
-    """Every metric of a trial, for a data source with known factors, with an exact likelihood, or neither."""
+    """Every metric of a trial, for a data source with known factors, with an exact likelihood, or neither.
+
+    Those of gradients are reported by the baseline alone, where a study asks for them.
+    """
     stack = (*TERMS, *DIAGNOSTICS)
     held_out = (*stack, *EVALUATION, *(KNOWN_FACTORS if factors else ()))
     held_out += KNOWN_LIKELIHOOD if likelihood else ()
@@ -58,5 +65,6 @@ def metric_names(auxiliary: tuple[str, ...], *, factors: bool, likelihood: bool)
     return frozenset(
         [f"train/{name}" for name in train]
         + [f"{split}/{name}" for split in ("eval", "select") for name in held_out]
+        + [f"gradient_cosine/{first}/{second}" for first, second in combinations(WEIGHT_FIELDS, 2)]
         + ["time/step_s"]
     )
