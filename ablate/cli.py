@@ -66,12 +66,14 @@ def _print_json(value: Any) -> None:
 
 
 def _load(file: Path, overrides: list[str] | None, seeds: int | None) -> tuple[StudySpec, Workload]:
+    from ablate.spec.addresses import require_variables
     from ablate.spec.loading import load_study
     from ablate.workloads import find_workload, import_path
 
     with import_path(file.parent):
         spec = load_study(file, overrides=overrides or [], seeds=seeds, workload_lookup=find_workload)
         workload = find_workload(spec.workload)
+    require_variables(spec)
     return spec, workload
 
 

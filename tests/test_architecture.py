@@ -21,11 +21,12 @@ ALLOWED = {
         "numpy", "pyarrow", "pydantic", "regex", "tokenizers", "ablate.errors", "ablate.workloads",
     },
     "ablate/workloads": {"torch", "numpy", "scipy", "sklearn", "pydantic", "losses", "ablate.errors"},
-    "ablate/record/optuna_storage.py": {
-        "optuna", "sqlalchemy", "ablate.errors", "ablate.plan", "ablate.spec", "ablate.record",
-    },
+    "ablate/record/optuna_stores.py": {"optuna", "sqlalchemy", "ablate.errors", "ablate.spec", "ablate.record"},
+    "ablate/record/optuna_storage.py": {"optuna", "ablate.errors", "ablate.plan", "ablate.spec", "ablate.record"},
     "ablate/record/optuna_search.py": {"optuna", "ablate.errors", "ablate.plan", "ablate.spec", "ablate.record"},
-    "ablate/record/mlflow_tracking.py": {"mlflow", "sqlalchemy", "ablate.record", "ablate.workloads"},
+    "ablate/record/mlflow_tracking.py": {
+        "mlflow", "sqlalchemy", "ablate.errors", "ablate.spec", "ablate.record", "ablate.workloads",
+    },
     "ablate/record": {"pandas", "ablate.errors", "ablate.plan", "ablate.spec", "ablate.workloads"},
     "ablate/run/ray_tune.py": {"ray", "ablate.errors", "ablate.run", "ablate.spec", "ablate.workloads"},
     "ablate/run": {

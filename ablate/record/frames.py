@@ -19,6 +19,7 @@ from ablate.record.history import read_history, value_at
 from ablate.record.optuna_search import search_results
 from ablate.record.optuna_storage import Ledger, LedgerTrial
 from ablate.record.run_folder import RunFolder
+from ablate.spec.addresses import OPTUNA, require_variables
 from ablate.spec.models import StudySpec
 from ablate.workloads.contract import Row
 
@@ -227,6 +228,7 @@ def open_study(path_or_name: str | Path, runs: str | Path = "runs") -> Study:
     folder = find_run_folder(path_or_name, Path(runs))
     with import_path(folder.source_folder()):
         spec = load_study(folder.study_file, workload_lookup=find_workload, files=folder.files())
+        require_variables(spec, OPTUNA)
         workload = find_workload(spec.workload)
         spec = with_groups(spec, workload, folder.reference)
         plan = recorded_plan(Planner(spec, workload), spec, folder.path)

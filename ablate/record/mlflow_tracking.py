@@ -28,7 +28,9 @@ from mlflow.exceptions import MlflowException
 from sqlalchemy import bindparam, create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
+from ablate.errors import StudyError
 from ablate.record.sqlite_files import create_sqlite_file, sqlite_url
+from ablate.spec.addresses import concealed, filled_in
 from ablate.workloads.contract import Row
 
 logging.getLogger("alembic").setLevel(logging.WARNING)
@@ -61,25 +63,38 @@ class TrackedRun:
 
 
 @contextlib.contextmanager
-def _translated() -> Iterator[None]:
+def _translated(address: str | None) -> Iterator[None]:
     try:
         yield
     except (MlflowException, SQLAlchemyError, OSError) as error:
-        raise TrackingError(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from error
+        reason = concealed(str(error).splitlines()[0] if str(error) else "", address)
+        # a chain of causes would show the address with its secrets where Python prints it
+        raise TrackingError(f"{type(error).__name__}: {reason}") from None
 
 
 class Tracker:
-    """The MLflow experiment of one study."""
+    """The MLflow experiment of one study.
 
-    def __init__(self, url: str | None, folder: Path, study: str) -> None:
-        self._local = url is None
-        self._artifacts = (folder / "artifacts").resolve().as_uri() if url is None else None
-        if url is None:
+    Args:
+        address: tracking URI, with `${NAME}` for what the environment holds; None: `mlflow.db` in the run folder.
+    Raises: StudyError where the address is none that MLflow knows.
+    """
+
+    def __init__(self, address: str | None, folder: Path, study: str) -> None:
+        self._address = address
+        self._artifacts = (folder / "artifacts").resolve().as_uri() if address is None else None
+        if address is None:
             path = folder / "mlflow.db"
             create_sqlite_file(path, lambda new: MlflowClient(new).search_experiments(max_results=1))
             url = sqlite_url(path)
+        else:
+            url = filled_in(address)
         self.url = url
-        self._client = MlflowClient(url)
+        try:
+            self._client = MlflowClient(url)
+        except (MlflowException, ImportError, SQLAlchemyError, ValueError) as error:
+            reason = concealed(str(error).splitlines()[0], address)
+            raise StudyError(f"track.mlflow {address} cannot be opened: {type(error).__name__}: {reason}") from None
         self._study = study
         self._experiment: str | None = None
         self._parent: str | None = None
@@ -99,7 +114,7 @@ class Tracker:
 
     def open_study(self, tags: Mapping[str, str]) -> str:
         """Make the experiment and its parent run, or find them. Returns: the parent's run id."""
-        with _translated():
+        with _translated(self._address):
             if self._parent is None:
                 experiment = self._experiment_id()
                 found = self._client.search_runs([experiment], "tags.`ablate.kind` = 'study'", max_results=1)
@@ -115,13 +130,13 @@ class Tracker:
 
     def end_study(self, finished: bool) -> None:
         """Say on the parent run whether every planned trial has ended."""
-        with _translated():
+        with _translated(self._address):
             if self._parent is not None:
                 self._client.update_run(self._parent, status="FINISHED" if finished else "SCHEDULED")
 
     def runs(self) -> list[TrackedRun]:
         """The run of every attempt at every trial, deleted ones too."""
-        with _translated():
+        with _translated(self._address):
             runs, token = [], None
             while True:
                 page = self._client.search_runs(
@@ -136,7 +151,7 @@ class Tracker:
 
     def find(self, trial_id: str, attempt: int) -> str | None:
         """The run id of an attempt, or None."""
-        with _translated():
+        with _translated(self._address):
             found = self._client.search_runs(
                 [self._experiment_id()],
                 f"tags.`ablate.trial_id` = '{trial_id}' and tags.`ablate.attempt` = '{attempt}'",
@@ -146,7 +161,7 @@ class Tracker:
 
     def start(self, name: str, tags: Mapping[str, str], config: Mapping[str, Any], start_s: float) -> str:
         """Make a trial's run. Returns: its id."""
-        with _translated():
+        with _translated(self._address):
             parent = self._parent or self.open_study({})
             run = self._client.create_run(
                 self._experiment_id(),
@@ -161,12 +176,12 @@ class Tracker:
 
     def resume(self, run_id: str) -> None:
         """Show a run as running again."""
-        with _translated():
+        with _translated(self._address):
             self._client.update_run(run_id, status="RUNNING")
 
     def pause(self, run_id: str) -> None:
         """Show a run as waiting."""
-        with _translated():
+        with _translated(self._address):
             self._client.update_run(run_id, status="SCHEDULED")
 
     def log(self, run_id: str, rows: Iterable[Row]) -> None:
@@ -177,13 +192,13 @@ class Tracker:
             for name, value in row.metrics.items()
             if math.isfinite(value)
         ]
-        with _translated():
+        with _translated(self._address):
             for start in range(0, len(points), _BATCH):
                 self._client.log_batch(run_id, metrics=points[start : start + _BATCH])
 
     def end(self, run_id: str, state: str, *, tags: Mapping[str, str], artifacts: Sequence[Path], end_s: float) -> None:
         """Attach the artifacts and show the run as ended."""
-        with _translated():
+        with _translated(self._address):
             for path in artifacts:
                 if path.exists():
                     self._client.log_artifact(run_id, str(path))
@@ -193,12 +208,12 @@ class Tracker:
 
     def restore(self, run_id: str) -> None:
         """Take a run out of MLflow's bin."""
-        with _translated():
+        with _translated(self._address):
             self._client.restore_run(run_id)
 
     def discard(self, run_id: str) -> None:
         """Put a run into MLflow's bin."""
-        with _translated():
+        with _translated(self._address):
             self._client.delete_run(run_id)
 
     def curves(self, run_ids: Sequence[str]) -> dict[str, list[Row]]:
@@ -207,7 +222,7 @@ class Tracker:
         One query in a thousand runs where the store is a database; a call a metric, which is all that a server
         offers, elsewhere.
         """
-        with _translated():
+        with _translated(self._address):
             if self.url.startswith(("http:", "https:")):
                 return {run_id: self._curves_from_server(run_id) for run_id in run_ids}
             return self._curves_from_database(run_ids)

@@ -6,9 +6,8 @@ order, not the order of insertion, says what runs next.
 
 from __future__ import annotations
 
-import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -16,22 +15,13 @@ from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
-from optuna.storages import RDBStorage, get_storage
 from optuna.trial import FrozenTrial, TrialState, create_trial
-from sqlalchemy import event
-from sqlalchemy.exc import SQLAlchemyError
 
 from ablate.errors import StudyError
 from ablate.plan.model import Plan, PlannedTrial
 from ablate.record.history import decode_metrics, encode_metrics
-from ablate.record.sqlite_files import create_sqlite_file, sqlite_url
+from ablate.record.optuna_stores import open_storage
 from ablate.spec.models import Factor
-
-optuna.logging.set_verbosity(optuna.logging.WARNING)
-logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)  # it logs what it raises as well
-
-#: What the storage raises where it cannot be read or written: a full disk, a lock that is never free, a lost server.
-STORAGE_ERRORS = (optuna.exceptions.StorageInternalError, SQLAlchemyError)
 
 FINISHED_STATES = frozenset({"COMPLETE", "PRUNED", "FAIL"})
 
@@ -88,37 +78,8 @@ class LedgerTrial:
         )
 
 
-def open_storage(url: str | None, folder: Path) -> Any:
-    """The storage of a study: a URL, or `optuna.db` in the run folder."""
-    if url is None:
-        path = folder / "optuna.db"
-        create_sqlite_file(path, _create_tables)
-        url = sqlite_url(path)
-    arguments = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {"pool_pre_ping": True}
-    storage = RDBStorage(url, engine_kwargs=arguments)
-    if url.startswith("sqlite"):
-        _commit_without_waiting_for_the_disk(storage)
-    return get_storage(storage)
-
-
 def _has_content(path: Path) -> bool:
     return path.exists() and path.stat().st_size > 0
-
-
-def _create_tables(url: str) -> None:
-    storage = RDBStorage(url)
-    storage.remove_session()
-    storage.engine.dispose()
-
-
-def _commit_without_waiting_for_the_disk(storage: RDBStorage) -> None:
-    """In WAL mode a commit survives the death of the process without fsync; only a power cut can undo the last."""
-
-    def on_connect(connection: Any, _record: Any) -> None:
-        connection.execute("PRAGMA synchronous=NORMAL")
-
-    event.listen(storage.engine, "connect", on_connect)
-    storage.engine.dispose()
 
 
 class Ledger:
@@ -130,13 +91,15 @@ class Ledger:
         self._study_id = storage.get_study_id_from_name(study.study_name)
 
     @staticmethod
-    def create(url: str | None, folder: Path, study: str, goal: str) -> Ledger:
-        """The ledger of a study, made where it is not there yet.
+    def create(
+        url: str | None, folder: Path, study: str, goal: str, warn: Callable[[str], None] = lambda _text: None
+    ) -> Ledger:
+        """The ledger of a study, made where it is not there yet. `warn` is told when its store does not answer.
 
         Raises: StudyError where the folder's own database holds another study instead: it was renamed, and a new
             one beside it would run everything again.
         """
-        storage = open_storage(url, folder)
+        storage = open_storage(url, folder, warn)
         names = optuna.get_all_study_names(storage) if url is None else []
         if names and study not in names:
             storage.remove_session()

@@ -13,6 +13,8 @@ import logging
 import os
 import shutil
 import socket
+import threading
+import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -35,16 +37,21 @@ for _variable, _value in {
 import ray
 from ray import tune
 from ray.tune.search import Searcher
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as NodeAffinity
 
 from ablate.errors import SpecError
 from ablate.run.assignment import Assignment, Message
+from ablate.run.placement import require_resources, resources, workers_on
 from ablate.run.worker import run_trial
+from ablate.spec.addresses import concealed, filled_in
 from ablate.spec.models import Run
 from ablate.workloads import load_object
 from ablate.workloads.contract import Prepared, TrialStopped
 
-#: A cluster that starts no worker for so long is given up.
-ANSWER_S = 60.0
+#: Where Ray is not heard of for so long it is asked whether it lives, and has so long to answer.
+SILENCE_S, ANSWER_S = 60.0, 60.0
+#: The workers of a cluster are counted this often.
+COUNT_EVERY_S = 3.0
 
 
 class Driver(Protocol):
@@ -87,19 +94,40 @@ def ray_session(run: Run) -> Iterator[Session]:
         if local:
             arguments |= {"include_dashboard": False, "object_store_memory": 256 * 2**20}
         try:
-            if run.address is not None:
-                _knock(run.address)
-            ray.init(address="local" if local else run.address, **arguments)
+            address = "local" if run.address is None else filled_in(run.address)
+            if not local:
+                _knock(address)
+            ray.init(address=address, **arguments)
         except ConnectionError:
             raise SpecError(
                 f"run.address: got {run.address!r}; no Ray cluster answers there; see that it runs, and that "
                 "RAY_AUTH_MODE and the authentication token are the same here as there"
             ) from None
+        except (ValueError, RuntimeError) as error:
+            if local:
+                raise
+            reason = concealed((str(error).splitlines() or [""])[0], run.address)
+            raise SpecError(f"run.address: got {run.address!r}; Ray does not take it: {reason}") from None
     try:
-        _require_resources(run, ray.cluster_resources())
+        require_resources(run, _hosts())
         yield Session(run)
     finally:
-        ray.shutdown()
+        _within(ANSWER_S, ray.shutdown)
+
+
+def _within(seconds: float, action: Callable[[], object]) -> bool:
+    """Do something of Ray's, which waits for ever on a dead cluster. Returns: whether it was done in time."""
+    done = threading.Event()
+
+    def act() -> None:
+        with contextlib.suppress(ray.exceptions.RayError, ConnectionError, RuntimeError):
+            action()
+            done.set()
+
+    thread = threading.Thread(target=act, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return done.is_set()
 
 
 def _knock(address: str) -> None:
@@ -115,23 +143,9 @@ def _knock(address: str) -> None:
             raise ConnectionError(str(error)) from error
 
 
-def _resources(run: Run) -> dict[str, float]:
-    extra = {name: float(value) for name, value in (run.resources.model_extra or {}).items()}
-    return {"cpu": float(run.resources.cpu), "gpu": float(run.resources.gpu)} | extra
-
-
-def _require_resources(run: Run, available: Mapping[str, float]) -> None:
-    names = {"cpu": "CPU", "gpu": "GPU"}
-    for name, wanted in _resources(run).items():
-        have = float(available.get(names.get(name, name), 0.0))
-        if wanted > have:
-            where = "this machine" if run.address is None else "the cluster"
-            raise SpecError(
-                f"run.resources.{name}: {wanted:g} asked for each worker; {where} has {have:g}; "
-                f"lower it in the study file or with --set run.resources.{name}={have:g}"
-            )
-        if wanted > 1 and wanted != int(wanted) and name == "gpu":
-            raise SpecError(f"run.resources.gpu: {wanted:g} asked for; Ray takes fractions below 1 or whole GPUs")
+def _hosts() -> list[Mapping[str, Any]]:
+    """The nodes that are up, as Ray describes them."""
+    return [node for node in ray.nodes() if node["Alive"]]
 
 
 class Session:
@@ -139,18 +153,27 @@ class Session:
 
     def __init__(self, run: Run) -> None:
         self._run = run
+        self._slots, self._counted_at = 1, -COUNT_EVERY_S
 
     def slots(self) -> int:
-        """How many workers run at once."""
-        available = ray.cluster_resources()
-        names = {"cpu": "CPU", "gpu": "GPU"}
-        fits = [
-            int(available.get(names.get(name, name), 0.0) / wanted + 1e-9)
-            for name, wanted in _resources(self._run).items()
-            if wanted > 0
-        ]
-        slots = max(1, min(fits))
+        """How many workers run at once, as nodes come and go."""
+        if time.monotonic() - self._counted_at >= COUNT_EVERY_S:
+            self._slots, self._counted_at = self._count_slots(), time.monotonic()
+        return self._slots
+
+    def _count_slots(self) -> int:
+        slots = max(1, sum(workers_on(host, self._run) for host in _hosts()))
         return slots if self._run.max_concurrent == "auto" else min(slots, self._run.max_concurrent)
+
+    def ask_nodes(self, question: Callable[..., list[str]], *arguments: Any) -> dict[str, list[str]]:
+        """Call a function on each node of a cluster that can run workers. Returns: the answers by node's address."""
+        if self._run.address is None:
+            return {}
+        hosts = {host["NodeID"]: host["NodeManagerAddress"] for host in _hosts() if workers_on(host, self._run)}
+        ask = ray.remote(num_cpus=0, max_retries=1)(question)
+        asked = {node: ask.options(scheduling_strategy=NodeAffinity(node, soft=False)) for node in hosts}
+        futures = {node: task.remote(*arguments) for node, task in asked.items()}
+        return {f"{hosts[node]} ({node[:8]})": _answer(future) for node, future in futures.items()}
 
     def prepare(self, function: str, config: Mapping[str, Any], shared_dir: Path, import_path: tuple[str, ...]) -> Any:
         """Start a workload's `prepare` in a worker. Returns: a future for `result`."""
@@ -180,11 +203,7 @@ class Session:
 
     def alive(self) -> bool:
         """Whether the cluster still starts workers: one that lost its last node, or its head, does not."""
-        try:
-            ray.get(_nothing.remote(), timeout=ANSWER_S)
-        except (ray.exceptions.RayError, ConnectionError, RuntimeError):
-            return False
-        return True
+        return _within(ANSWER_S, lambda: ray.get(_nothing.remote(), timeout=ANSWER_S))
 
     def run_round(self, driver: Driver, folder: Path) -> Exception | None:
         """Run trials until the driver is exhausted or Ray gives up.
@@ -196,9 +215,9 @@ class Session:
         """
         guard = _Guard(driver)
         tuner = tune.Tuner(
-            tune.with_resources(_trial, _resources(self._run)),
+            tune.with_resources(_trial, resources(self._run)),
             tune_config=tune.TuneConfig(
-                search_alg=_NextTrial(driver, guard, self.slots()),
+                search_alg=_NextTrial(driver, guard, self.slots),
                 num_samples=-1,
                 reuse_actors=True,
                 trial_name_creator=_name,
@@ -213,19 +232,42 @@ class Session:
                 verbose=0,
             ),
         )
-        given_up: Exception | None = None
+        fit = _Fit(tuner)
+        fit.start()
+        while fit.is_alive():
+            fit.join(1.0)
+            if guard.silence_s() > SILENCE_S and not self.alive():
+                guard.close()
+                return ConnectionError("it does not answer any more")
+        shutil.rmtree(folder, ignore_errors=True)
+        if guard.failure is not None:
+            raise guard.failure
+        return fit.given_up
+
+
+class _Fit(threading.Thread):
+    """Tune, in a thread that can be left behind: on a cluster that died its cleaning up never ends."""
+
+    def __init__(self, tuner: tune.Tuner) -> None:
+        super().__init__(daemon=True)
+        self._tuner = tuner
+        self.given_up: Exception | None = None
+
+    def run(self) -> None:
         try:
             # Ray's nodes print of every dead worker on standard output, which is for data
             with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
                 warnings.simplefilter("ignore")
-                tuner.fit()
+                self._tuner.fit()
         except Exception as error:  # noqa: BLE001 - whatever stops Ray, the records decide what is left to do
-            given_up = error
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        if guard.failure is not None:
-            raise guard.failure
-        return given_up
+            self.given_up = error
+
+
+def _answer(future: Any) -> list[str]:
+    try:
+        return list(ray.get(future, timeout=ANSWER_S))
+    except ray.exceptions.RayError as error:  # without the toolkit there it cannot even be asked
+        return [str(error).strip().splitlines()[-1]]
 
 
 @ray.remote(num_cpus=0, max_retries=0)  # type: ignore[untyped-decorator]
@@ -263,7 +305,7 @@ def _name(trial: Any) -> str:
 class _NextTrial(Searcher):  # type: ignore[misc]
     """Hands the driver's next trial to Tune."""
 
-    def __init__(self, driver: Driver, guard: _Guard, slots: int) -> None:
+    def __init__(self, driver: Driver, guard: _Guard, slots: Callable[[], int]) -> None:
         super().__init__(metric=None, mode=None)
         self._driver = driver
         self._guard = guard
@@ -273,7 +315,7 @@ class _NextTrial(Searcher):  # type: ignore[misc]
     def suggest(self, trial_id: str) -> Any:
         if self._driver.should_stop() or (not self._live and self._driver.exhausted()):
             return Searcher.FINISHED
-        if len(self._live) >= self._slots:
+        if len(self._live) >= self._slots():
             return None
         assignment = self._guard(self._driver.next_assignment)
         if assignment is None:
@@ -305,16 +347,31 @@ class _Guard:
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
+        self._heard_at = time.monotonic()
+        self._closed = False
         self.failure: Exception | None = None
 
     def __call__(self, action: Callable[[], Any]) -> Any:
-        if self.failure is None:
+        self.heard()
+        if self.failure is None and not self._closed:
             try:
                 return action()
             except Exception as error:  # noqa: BLE001 - raised again once Tune has come back
                 self.failure = error
                 self._driver.abort()
         return None
+
+    def heard(self) -> None:
+        """Note that Tune said or asked something, which it does several times a second."""
+        self._heard_at = time.monotonic()
+
+    def silence_s(self) -> float:
+        """Seconds since then."""
+        return time.monotonic() - self._heard_at
+
+    def close(self) -> None:
+        """Hear nothing any more."""
+        self._closed = True
 
 
 class _Listener(tune.Stopper):  # type: ignore[misc]
@@ -333,6 +390,7 @@ class _Listener(tune.Stopper):  # type: ignore[misc]
         return bool(self._guard(lambda: self._driver.receive(Message.from_json(result["message"]))))
 
     def stop_all(self) -> bool:
+        self._guard.heard()
         return self._driver.should_stop()
 
     def __getstate__(self) -> dict[str, Any]:

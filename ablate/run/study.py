@@ -23,10 +23,11 @@ from ablate.plan.planning import Planner
 from ablate.plan.searches import SearchTask
 from ablate.record.mlflow_tracking import Tracker, TrackingError
 from ablate.record.optuna_search import SearchRecord, make_pruner, search_results
-from ablate.record.optuna_storage import STORAGE_ERRORS, Ledger, LedgerTrial
+from ablate.record.optuna_storage import Ledger, LedgerTrial
 from ablate.record.run_folder import RunFolder, write_atomically
 from ablate.run.assignment import Assignment
 from ablate.run.changes import note_changes
+from ablate.run.nodes import check_nodes
 from ablate.run.preparation import check_references, measure_geometry, prepare_all
 from ablate.run.progress import StudyProgress
 from ablate.run.provenance import code_hash, git_state, hardware, versions
@@ -37,6 +38,7 @@ from ablate.run.searches import Searches
 from ablate.run.stopping import StopRequest
 from ablate.run.summary import RunSummary, summarise
 from ablate.run.trial_queue import TrialQueue
+from ablate.spec.addresses import require_variables
 from ablate.spec.dumping import dump_study
 from ablate.spec.models import EarlyStop, StudySpec
 from ablate.workloads import find_workload, import_folders, import_path
@@ -71,6 +73,7 @@ def execute(spec: StudySpec, options: RunOptions, progress: StudyProgress) -> Ru
     Raises: SpecError for a request that cannot be met, before anything is written; StudyError where the study
         cannot go on.
     """
+    require_variables(spec)
     with import_path(spec.folder):
         workload = find_workload(spec.workload)
         spec = with_groups(spec, workload, options.runs / spec.study / "reference")
@@ -92,7 +95,7 @@ def execute(spec: StudySpec, options: RunOptions, progress: StudyProgress) -> Ru
                     planner = Planner(spec, workload)
                     _check_labels(planner.plan({}), options.arms)
                 return _Execution(planner, spec, workload, folder, options, progress, stop).run(session, stack)
-            except (OSError, *STORAGE_ERRORS) as error:
+            except OSError as error:
                 raise StudyError(f"{folder.path}: {_first_line(error)}; nothing recorded so far is lost") from error
 
 
@@ -181,7 +184,9 @@ class _Execution:
 
     def run(self, session: Session | None, stack: contextlib.ExitStack) -> RunSummary:
         track = self._spec.track
-        self._ledger = Ledger.create(track.optuna, self._folder.path, self._spec.study, self._spec.metrics.primary.goal)
+        self._ledger = Ledger.create(
+            track.optuna, self._folder.path, self._spec.study, self._spec.metrics.primary.goal, self._progress.warn
+        )
         stack.callback(self._ledger.close)
         self._tracker = Tracker(track.mlflow, self._folder.path, self._spec.study)
         self._plan = self._planner.plan(search_results(self._ledger, self._spec.study, self._planner.search_names()))
@@ -308,6 +313,7 @@ class _Execution:
         )
         pending = searches.pending if searches else 0
         with self._stop.on_signals(self._progress.warn):
+            check_nodes(session, self._folder, self._workload.train, self._import_path())
             self._prepare(self._to_prepare(todo, searches), session)
             with self._progress.trials(len(self._plan.trials) + pending, len(todo) + pending, session.slots()):
                 try:

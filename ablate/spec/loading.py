@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from ablate.errors import Problem
 from ablate.spec import checks
+from ablate.spec.addresses import ADDRESSES, check_addresses
 from ablate.spec.baseline import read_baseline
 from ablate.spec.designs import factors_of, resolve_designs, resolve_together
 from ablate.spec.document import read_document
@@ -114,6 +115,7 @@ def _resolve(
     known = workload.metrics if workload else None
     warnings = checks.check_metrics(findings, fields.document.get("metrics"), known, config)
     checks.check_not_yet(findings, read["run"])
+    check_addresses(findings, fields.document)
     if baseline is None or not entries:
         return None
     factors = resolve_factors(Setting(findings, baseline, config_type), entries)
@@ -173,4 +175,5 @@ def _places(
     found |= {f"baseline.{path}": findings.place(("baseline", *path.split("."))) for path in leaf_paths(baseline)}
     found["seeds.count"] = findings.place(("seeds", "count"))
     found["nuisance"] = findings.place(("nuisance", "over"))
+    found |= {".".join(map(str, loc)): findings.place(loc) for loc in ADDRESSES}
     return {name: (place.file, place.line, place.column) for name, place in found.items()}

@@ -184,9 +184,9 @@ class Track(Section):
     """Where records go."""
 
     mlflow: str | None = None
-    """Tracking URI; null: a sqlite file in the run folder."""
+    """Tracking URI; null: a sqlite file in the run folder. `${NAME}` is filled in from the environment."""
     optuna: str | None = None
-    """SQLAlchemy URL; null: a sqlite file in the run folder."""
+    """SQLAlchemy URL; null: a sqlite file in the run folder. `${NAME}` is filled in from the environment."""
 
 
 class ReportSettings(Section):
@@ -334,7 +334,7 @@ class StudySpec:
         folder: the folder of the file: on the import path of commands and workers.
         nuisance: the factors that are tuned again for each arm, or None.
         places: file, line and column of what a plan may still find wrong: a design by its name, the `when` of a
-            factor by its path, `seeds.count`, `factors.<path>` and `baseline.<path>` as written.
+            factor by its path, `seeds.count`, `factors.<path>` and `baseline.<path>` as written, and the addresses.
         files: SHA-256 of files that configurations name, by the name as written, of a study that is read back: its
             plan needs no file.
     """
