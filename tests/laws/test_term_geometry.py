@@ -31,7 +31,7 @@ from tests.losses.batches import NO_WEIGHTS, batch
 RAW, NORMALIZED, EXAMPLE, SHARE, CORRECTED, INVERSE = range(6)
 DEFAULT = (1.0, 0.1, 0.1, "token_sum")
 SCALES = {"token_sum": 2.5, "token_mean": 0.5}
-law = settings(derandomize=True, deadline=None, max_examples=40)
+law = settings(derandomize=True, deadline=None, max_examples=25)
 
 
 def measured(surprisal, mask=None, *points) -> WeightGram:

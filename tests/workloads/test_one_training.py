@@ -19,7 +19,7 @@ OFF = dict.fromkeys((term.weight_field for term in TERMS.values()), 0.0)
 
 @pytest.fixture
 def trained(table, monkeypatch):
-    """Trains a configuration with plain SGD; the held-out metrics of its last step."""
+    """Trains a configuration with plain SGD; the held-out metrics of its last step, and where it began."""
 
     def sgd(model, training):
         return torch.optim.SGD(model.parameters(), lr=training.learning_rate)
@@ -27,19 +27,21 @@ def trained(table, monkeypatch):
     monkeypatch.setattr(trial_setup, "build_optimiser", sgd)
 
     def train(config):
-        found = train_disentangled.train(config, table, Trial(seed=0, evaluation=EVALUATION))
-        return {name: value for name, value in found.items() if name.startswith(("eval/", "select/"))}
+        trial = Trial(seed=0, evaluation=EVALUATION)
+        found = train_disentangled.train(config, table, trial)
+        start = trial.rows[0].metrics["eval/neg_elbo_per_token"]
+        return {name: value for name, value in found.items() if name.startswith(("eval/", "select/"))}, start
 
     return train
 
 
-def arm(table, by, *, rate=0.05, beta=1.0, **weights):
+def arm(table, by, *, rate=0.1, beta=1.0, **weights):
     """Weights and beta times `by`, the learning rate divided by it."""
     return tiny(
         reconstruction=OFF | {name: by * value for name, value in weights.items()},
         kl={"beta": by * beta},
         auxiliary={"total_correlation": 0.1 * by},
-        training={"learning_rate": rate / by, "clip_norm": None, "steps": 30},
+        training={"learning_rate": rate / by, "clip_norm": None, "steps": 12},
     )
 
 
@@ -60,21 +62,16 @@ def test_they_give_the_same_metrics(table, trained):
     assert second.beta_eff == pytest.approx(first.beta_eff, rel=1e-9)
     assert second.auxiliary_eff == pytest.approx(first.auxiliary_eff, rel=1e-9)
     assert second.scale == pytest.approx(8 * first.scale)
-    expected, found = trained(one), trained(two)
+    (expected, start), (found, _) = trained(one), trained(two)
     assert found == pytest.approx(expected, rel=1e-6, abs=1e-6)
-    assert (
-        abs(
-            found["eval/neg_elbo_per_token"]
-            - trained(arm(table, 1.0, rate=1e-9, **{RAW: 1.0}))["eval/neg_elbo_per_token"]
-        )
-        > 0.01
-    )
+    assert abs(found["eval/neg_elbo_per_token"] - start) > 0.01  # and it has learnt something
 
 
 def test_an_arm_at_a_distance_does_not(table, trained):
     one, other = arm(table, 1.0, **{RAW: 1.0}), arm(table, 1.0, **{INVERSE: 5.0})
     assert frame(table, one).of(other).distance > 0.1
-    assert trained(one)["eval/neg_elbo_per_token"] != pytest.approx(trained(other)["eval/neg_elbo_per_token"], abs=1e-6)
+    (first, _), (second, _) = trained(one), trained(other)
+    assert first["eval/neg_elbo_per_token"] != pytest.approx(second["eval/neg_elbo_per_token"], abs=1e-6)
 
 
 def test_scale_and_shares_are_those_that_a_trial_trains_with(table, shared_dir):
