@@ -48,8 +48,8 @@ from ablate.spec.models import Run
 from ablate.workloads import load_object
 from ablate.workloads.contract import Prepared, TrialStopped
 
-#: Where Ray is not heard of for so long it is asked whether it lives, and has so long to answer.
-SILENCE_S, ANSWER_S = 60.0, 60.0
+#: While trials run, Ray is asked this often whether it lives, and has so long to answer.
+ASK_EVERY_S, ANSWER_S = 10.0, 60.0
 #: The workers of a cluster are counted this often.
 COUNT_EVERY_S = 3.0
 
@@ -202,8 +202,14 @@ class Session:
         return prepared
 
     def alive(self) -> bool:
-        """Whether the cluster still starts workers: one that lost its last node, or its head, does not."""
-        return _within(ANSWER_S, lambda: ray.get(_nothing.remote(), timeout=ANSWER_S))
+        """Whether the cluster answers, and counts this process's own node among its nodes."""
+        here = ray.get_runtime_context().get_node_id()
+
+        def ask() -> None:
+            if here not in {host["NodeID"] for host in _hosts()}:
+                raise ConnectionError
+
+        return _within(ANSWER_S, ask)
 
     def run_round(self, driver: Driver, folder: Path) -> Exception | None:
         """Run trials until the driver is exhausted or Ray gives up.
@@ -233,12 +239,15 @@ class Session:
             ),
         )
         fit = _Fit(tuner)
-        fit.start()
-        while fit.is_alive():
-            fit.join(1.0)
-            if guard.silence_s() > SILENCE_S and not self.alive():
-                guard.close()
-                return ConnectionError("it does not answer any more")
+        # Ray's nodes print of every dead worker on standard output, which is for data
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            fit.start()
+            while fit.is_alive():
+                fit.join(ASK_EVERY_S)
+                if fit.is_alive() and not self.alive():
+                    guard.close()
+                    return ConnectionError("its node, or the head of the cluster, is gone")
         shutil.rmtree(folder, ignore_errors=True)
         if guard.failure is not None:
             raise guard.failure
@@ -255,10 +264,7 @@ class _Fit(threading.Thread):
 
     def run(self) -> None:
         try:
-            # Ray's nodes print of every dead worker on standard output, which is for data
-            with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-                warnings.simplefilter("ignore")
-                self._tuner.fit()
+            self._tuner.fit()
         except Exception as error:  # noqa: BLE001 - whatever stops Ray, the records decide what is left to do
             self.given_up = error
 
@@ -268,11 +274,6 @@ def _answer(future: Any) -> list[str]:
         return list(ray.get(future, timeout=ANSWER_S))
     except ray.exceptions.RayError as error:  # without the toolkit there it cannot even be asked
         return [str(error).strip().splitlines()[-1]]
-
-
-@ray.remote(num_cpus=0, max_retries=0)  # type: ignore[untyped-decorator]
-def _nothing() -> None:
-    pass
 
 
 @ray.remote(num_cpus=1, max_retries=2)  # type: ignore[untyped-decorator]
@@ -347,12 +348,10 @@ class _Guard:
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        self._heard_at = time.monotonic()
         self._closed = False
         self.failure: Exception | None = None
 
     def __call__(self, action: Callable[[], Any]) -> Any:
-        self.heard()
         if self.failure is None and not self._closed:
             try:
                 return action()
@@ -360,14 +359,6 @@ class _Guard:
                 self.failure = error
                 self._driver.abort()
         return None
-
-    def heard(self) -> None:
-        """Note that Tune said or asked something, which it does several times a second."""
-        self._heard_at = time.monotonic()
-
-    def silence_s(self) -> float:
-        """Seconds since then."""
-        return time.monotonic() - self._heard_at
 
     def close(self) -> None:
         """Hear nothing any more."""
@@ -390,7 +381,6 @@ class _Listener(tune.Stopper):  # type: ignore[misc]
         return bool(self._guard(lambda: self._driver.receive(Message.from_json(result["message"]))))
 
     def stop_all(self) -> bool:
-        self._guard.heard()
         return self._driver.should_stop()
 
     def __getstate__(self) -> dict[str, Any]:

@@ -28,12 +28,16 @@ class InProcess:
     def slots(self):
         return 1
 
+    def ask_nodes(self, question, *arguments):
+        return {}
+
     def run_round(self, driver, folder):
         while not driver.should_stop():
             assignment = driver.next_assignment()
             if assignment is None:
                 return
             run_trial(assignment, "cpu", sending(driver))
+        return
 
 
 def sending(driver):
