@@ -15,6 +15,7 @@ import pytest
 from mlflow import MlflowClient
 
 from ablate import open_study
+from ablate.record.optuna_storage import open_storage
 
 ABLATE = Path(sys.executable).parent / "ablate"
 TOY = Path(__file__).parent / "toy_workload.py"
@@ -25,6 +26,15 @@ class Place:
     """A folder with a study file `study.yaml` and the toy workload."""
 
     path: Path
+    databases: Path | None = None
+
+    def lend(self, name):
+        """Put databases without a study into a run folder that has none, which saves the seconds of making them."""
+        folder = self.path / "runs" / name
+        if self.databases is not None and not folder.exists():
+            folder.mkdir(parents=True)
+            for database in self.databases.glob("*.db"):
+                shutil.copy(database, folder)
 
     def write(self, text):
         (self.path / "study.yaml").write_text(text)
@@ -35,6 +45,8 @@ class Place:
         )
 
     def ablate(self, *arguments, code=0):
+        if arguments[0] == "run" and code == 0:
+            self.lend("toy")
         process = self.start(*arguments)
         out, err = process.communicate(timeout=400)
         assert process.returncode == code, f"exit {process.returncode}\n{out}\n{err}"
@@ -69,10 +81,18 @@ class Place:
         return json.loads(self.ablate("status", name, "--json")[0])
 
 
+@pytest.fixture(scope="session")
+def databases(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("databases")
+    open_storage(None, folder).remove_session()
+    MlflowClient(f"sqlite:///{folder}/mlflow.db").search_experiments(max_results=1)
+    return folder
+
+
 @pytest.fixture
-def place(tmp_path):
+def place(tmp_path, databases):
     shutil.copy(TOY, tmp_path)
-    return Place(tmp_path)
+    return Place(tmp_path, databases)
 
 
 @pytest.fixture

@@ -68,8 +68,9 @@ def test_a_kill_at_every_write_loses_and_doubles_nothing(place, tmp_path_factory
         assert found.data.metrics == last_values(history)
     assert place.ablate("check", "toy")[0] == "the records agree\n"
 
-    other = type(place)(tmp_path_factory.mktemp("undisturbed"))
+    other = type(place)(tmp_path_factory.mktemp("undisturbed"), place.databases)
     (other.path / "toy_workload.py").write_text((place.path / "toy_workload.py").read_text())
     other.write(text)
+    other.lend("toy")
     run(other)
     assert other.final_metrics() == place.final_metrics()

@@ -55,9 +55,10 @@ def proposals(place, search="search-1"):
 
 
 def undisturbed(place, tmp_path_factory, text):
-    other = type(place)(tmp_path_factory.mktemp("undisturbed"))
+    other = type(place)(tmp_path_factory.mktemp("undisturbed"), place.databases)
     (other.path / "toy_workload.py").write_text((place.path / "toy_workload.py").read_text())
     other.write(text)
+    other.lend("toy")
     run(other)
     return other
 
@@ -68,6 +69,7 @@ def undisturbed(place, tmp_path_factory, text):
 def test_a_killed_search_ends_as_if_it_had_never_been_stopped(place, tmp_path_factory, writes):
     text = SEARCH.format(log=place.path / "executions.txt").replace("TRIALS", "6")
     place.write(text)
+    place.lend("toy")
     run(place, writes)
     other = undisturbed(place, tmp_path_factory, text)
     assert proposals(place) == proposals(other)
@@ -113,6 +115,7 @@ def test_a_killed_search_ends_as_if_it_had_never_been_stopped(place, tmp_path_fa
 def test_nuisance_factors_are_tuned_for_each_arm(place, tmp_path_factory):
     text = NUISANCE.format(log=place.path / "executions.txt")
     place.write(text)
+    place.lend("toy")
     run(place, [(f"{RECORD}.enter", 2, "after"), (f"{RECORD}.tell", 3, "after"), (f"{LEDGER}.add", 2, "before")])
     other = undisturbed(place, tmp_path_factory, text)
     assert place.final_metrics() == other.final_metrics()
