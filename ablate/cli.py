@@ -424,7 +424,7 @@ def check(name: Name, runs: Runs = DEFAULT_RUNS) -> None:
     """Verify a study's records and mend what can be mended."""
     from ablate.run.check import check_study
 
-    findings = check_study(_open(name, runs))
+    findings = check_study(_open(name, runs), _say)
     for finding in findings:
         print(finding)
     if not findings:

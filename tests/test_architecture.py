@@ -21,6 +21,7 @@ ALLOWED = {
         "numpy", "pyarrow", "pydantic", "regex", "tokenizers", "ablate.errors", "ablate.workloads",
     },
     "ablate/workloads": {"torch", "numpy", "scipy", "sklearn", "pydantic", "losses", "ablate.errors"},
+    "ablate/record/lease.py": {"sqlalchemy", "ablate.errors", "ablate.spec", "ablate.record"},
     "ablate/record/optuna_stores.py": {"optuna", "sqlalchemy", "ablate.errors", "ablate.spec", "ablate.record"},
     "ablate/record/optuna_storage.py": {"optuna", "ablate.errors", "ablate.plan", "ablate.spec", "ablate.record"},
     "ablate/record/optuna_search.py": {"optuna", "ablate.errors", "ablate.plan", "ablate.spec", "ablate.record"},

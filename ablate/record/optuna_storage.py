@@ -6,8 +6,9 @@ order, not the order of insertion, says what runs next.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +21,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from ablate.errors import StudyError
 from ablate.plan.model import Plan, PlannedTrial
 from ablate.record.history import decode_metrics, encode_metrics
+from ablate.record.lease import Lease
 from ablate.record.optuna_stores import open_storage
 from ablate.spec.models import Factor
 
@@ -128,6 +130,28 @@ class Ledger:
     def goal(self) -> str:
         """The direction that the stored study has, which may not be the file's any more."""
         return str(self._study.direction.name).lower()
+
+    @contextlib.contextmanager
+    def leased(
+        self, folder: Path, say: Callable[[str], None], lost: Callable[[str], None], pause: Callable[[float], None]
+    ) -> Iterator[None]:
+        """Hold the study in its store, against processes with other run folders; writing needs the lease from then on.
+
+        Args:
+            folder: the run folder.
+            say: is told that the claim of another is watched.
+            lost: is told when another process has taken the study.
+            pause: sleeps so many seconds.
+        Raises: StudyError naming the process that holds it.
+        """
+        lease = Lease(self._storage.engine, self._study_id, folder, say=say, sleep=pause)
+        self._storage.call(lease.acquire)
+        with lease.held(lost):
+            self._storage.guard = lease.hold
+            try:
+                yield
+            finally:
+                self._storage.guard = lambda: None
 
     def close(self) -> None:
         """Let go of the database."""

@@ -42,6 +42,9 @@ RETRY_S = 1.0
 #: Ask for what may well not be there.
 LOOKUPS = frozenset({"get_study_id_from_name"})
 
+WRITES = ("set_", "create_", "delete_")
+"""How the methods that change something begin."""
+
 
 class StoreError(StudyError):
     """A store that cannot be read or written."""
@@ -140,10 +143,25 @@ class PatientStorage:
         self._address = address
         self._patience_s = patience_s
         self._warn = warn
+        self.guard: Callable[[], None] = lambda: None
+        """Called before each write: raises where this process must not write any more."""
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._storage, name)
-        return functools.partial(self._call, name, attribute) if callable(attribute) else attribute
+        if not callable(attribute):
+            return attribute
+        return functools.partial(self._call, name, self._guarded(attribute) if name.startswith(WRITES) else attribute)
+
+    def _guarded(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        def guarded(*arguments: Any, **keywords: Any) -> Any:
+            self.guard()
+            return method(*arguments, **keywords)
+
+        return guarded
+
+    def call(self, action: Callable[[], Any]) -> Any:
+        """Do something else in the same database, with the same patience. It can be done twice."""
+        return self._call("", action)
 
     def _call(self, name: str, method: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -15,6 +16,9 @@ from pathlib import Path
 from ablate.errors import StudyError
 
 FORMAT_VERSION = 1
+
+#: What a file system says that has no locks.
+NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 @dataclass(frozen=True)
@@ -100,8 +104,10 @@ class RunFolder:
             return {}
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> Iterator[bool]:
         """Hold the study; the kernel lets go of it when this process ends, however it ends.
+
+        Yields whether it is held: some file systems have no such locks.
 
         Raises: StudyError naming the process that holds it.
         """
@@ -112,12 +118,17 @@ class RunFolder:
                 raise StudyError(
                     f"study {self.path.name} is being run by {self.holder() or 'another process'}"
                 ) from None
+            except OSError as error:
+                if error.errno not in NO_LOCKS:
+                    raise
+                yield False
+                return
             file.truncate(0)
             started = time.strftime("%Y-%m-%d %H:%M:%S")
             file.write(json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "since": started}))
             file.flush()
             try:
-                yield
+                yield True
             finally:
                 file.truncate(0)
 
@@ -136,6 +147,9 @@ class RunFolder:
                     return f"process {owner['pid']} on {owner['host']} since {owner['since']}"
                 except (ValueError, KeyError):
                     return "another process"
+            except OSError as error:
+                if error.errno not in NO_LOCKS:
+                    raise
             return None
 
 

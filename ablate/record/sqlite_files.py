@@ -8,6 +8,8 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+from ablate.record.file_systems import network_kind
+
 
 def sqlite_url(path: Path) -> str:
     """The SQLAlchemy URL of a sqlite file."""
@@ -32,9 +34,13 @@ def create_sqlite_file(path: Path, create: Callable[[str], None]) -> None:
     create(sqlite_url(temporary))
     with contextlib.closing(sqlite3.connect(temporary)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        # A write-ahead log lets the dashboards read while the driver writes.
-        connection.execute("PRAGMA journal_mode=WAL")
-    with contextlib.suppress(FileExistsError):
+        # A write-ahead log lets the dashboards read while the driver writes; it needs memory shared by all of them.
+        connection.execute(f"PRAGMA journal_mode={'DELETE' if network_kind(path) else 'WAL'}")
+    try:
         os.link(temporary, path)
+    except FileExistsError:
+        pass
+    except OSError:  # no links there: two that make it at once leave the one that was last
+        temporary.replace(path)
     for leftover in path.parent.glob(f"{temporary.name}*"):
         leftover.unlink()

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,6 +22,15 @@ class StopRequest:
     def ask(self, reason: str) -> None:
         """Ask the study to stop."""
         self.reason = self.reason or reason
+
+    def pause(self, seconds: float) -> None:
+        """Sleep.
+
+        Raises: KeyboardInterrupt where the study was interrupted.
+        """
+        time.sleep(seconds)
+        if self.reason == INTERRUPTED:
+            raise KeyboardInterrupt
 
     @contextlib.contextmanager
     def on_signals(self, tell: Callable[[str], None]) -> Iterator[None]:

@@ -27,6 +27,7 @@ from ablate.record.optuna_storage import Ledger, LedgerTrial
 from ablate.record.run_folder import RunFolder, write_atomically
 from ablate.run.assignment import Assignment
 from ablate.run.changes import note_changes
+from ablate.run.claim import needs_lease
 from ablate.run.nodes import check_nodes
 from ablate.run.preparation import check_references, measure_geometry, prepare_all
 from ablate.run.progress import StudyProgress
@@ -87,14 +88,15 @@ def execute(spec: StudySpec, options: RunOptions, progress: StudyProgress) -> Ru
             if needs_cluster_to_check(spec):
                 session = stack.enter_context(ray_session(spec.run))
             folder = _make_folder(options.runs / spec.study, spec.run.storage)
-            stack.enter_context(folder.locked())
+            locked = stack.enter_context(folder.locked())
             try:
                 if waits_for_groups(spec):
                     session = session or stack.enter_context(ray_session(spec.run))
                     spec = _measured_groups(spec, planner, workload, folder, session, stop, progress)
                     planner = Planner(spec, workload)
                     _check_labels(planner.plan({}), options.arms)
-                return _Execution(planner, spec, workload, folder, options, progress, stop).run(session, stack)
+                study = _Execution(planner, spec, workload, folder, options, progress, stop)
+                return study.run(session, stack, leased=needs_lease(spec, folder, locked, progress.warn))
             except OSError as error:
                 raise StudyError(f"{folder.path}: {_first_line(error)}; nothing recorded so far is lost") from error
 
@@ -182,12 +184,15 @@ class _Execution:
             "torch": versions(["torch"]).get("torch", ""),
         }
 
-    def run(self, session: Session | None, stack: contextlib.ExitStack) -> RunSummary:
+    def run(self, session: Session | None, stack: contextlib.ExitStack, *, leased: bool) -> RunSummary:
         track = self._spec.track
         self._ledger = Ledger.create(
             track.optuna, self._folder.path, self._spec.study, self._spec.metrics.primary.goal, self._progress.warn
         )
         stack.callback(self._ledger.close)
+        if leased:
+            claim = self._ledger.leased(self._folder.path, self._progress.say, self._stop.ask, self._stop.pause)
+            stack.enter_context(claim)
         self._tracker = Tracker(track.mlflow, self._folder.path, self._spec.study)
         self._plan = self._planner.plan(search_results(self._ledger, self._spec.study, self._planner.search_names()))
         self._note_study()
