@@ -88,7 +88,7 @@ def _load_plan(
     if folder is not None:
         from ablate.plan.collinear_groups import with_groups
 
-        spec = with_groups(spec, workload, folder / "reference")
+        spec = with_groups(spec, workload, folder)
     planner = Planner(spec, workload)
     if folder is None or not planner.search_names() or not (folder.is_dir() or spec.track.optuna):
         return planner.plan({}), workload

@@ -168,12 +168,21 @@ def studied_settings(spec: StudySpec) -> Iterator[Setting]:
 
 
 def read_geometry(
-    plan: Plan, workload: Workload, shared_dir: Path, threshold: float = THRESHOLD
+    plan: Plan, workload: Workload, shared_dir: Path, threshold: float = THRESHOLD, keys: Sequence[str] = ()
 ) -> StudyGeometry | None:
-    """The geometry of a study as far as it was measured; None where it was not."""
+    """The geometry of a study as far as it was measured; None where it was not.
+
+    Args:
+        shared_dir: the folder of reference tables.
+        threshold: cosine from which terms are one group.
+        keys: of tables that do where the one that the workload names was not measured.
+    """
     request = gram_request(plan.spec, plan.arms, workload)
-    gram = nearest_gram(shared_dir / request.key, request.settings) if request is not None else None
-    if request is None or gram is None or not gram.tokens:
+    if request is None:
+        return None
+    found = (nearest_gram(shared_dir / key, request.settings) for key in (request.key, *keys))
+    gram = next((gram for gram in found if gram is not None), None)
+    if gram is None or not gram.tokens:
         return None
     points = tuple(_points(gram, request.settings, threshold))
     frame = CanonicalFrame(gram, request.config)

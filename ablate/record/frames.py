@@ -63,7 +63,14 @@ class Study:
         from ablate.workloads import find_workload, import_path
 
         with import_path(self.folder.source_folder()):
-            return read_geometry(self.plan, find_workload(self.spec.workload), self.folder.reference)
+            workload = find_workload(self.spec.workload)
+            return read_geometry(self.plan, workload, self.folder.reference, keys=self._reference_keys())
+
+    def _reference_keys(self) -> list[str]:
+        """Keys of the tables that the baseline was trained over, which newer code may give other names."""
+        baseline = [self.latest.get(trial.trial_id) for trial in self.plan.trials if trial.arm.role == "baseline"]
+        used = [entry.attributes.get("provenance") or {} for entry in baseline if entry is not None]
+        return list(dict.fromkeys(note["reference_key"] for note in used if "reference_key" in note))
 
     @cached_property
     def _canonical(self) -> dict[str, dict[str, float]]:
@@ -230,7 +237,7 @@ def open_study(path_or_name: str | Path, runs: str | Path = "runs") -> Study:
         spec = load_study(folder.study_file, workload_lookup=find_workload, files=folder.files())
         require_variables(spec, OPTUNA)
         workload = find_workload(spec.workload)
-        spec = with_groups(spec, workload, folder.reference)
+        spec = with_groups(spec, workload, folder.path)
         plan = recorded_plan(Planner(spec, workload), spec, folder.path)
     return Study(folder.path, spec, plan)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ablate.errors import SpecError, StudyError
-from ablate.plan.collinear_groups import waits_for_groups, with_groups
+from ablate.plan.collinear_groups import keep_groups, waits_for_groups, with_groups
 from ablate.plan.geometry import gram_request
 from ablate.plan.geometry_text import no_geometry
 from ablate.plan.model import Plan, PlannedTrial
@@ -77,7 +77,7 @@ def execute(spec: StudySpec, options: RunOptions, progress: StudyProgress) -> Ru
     require_variables(spec)
     with import_path(spec.folder):
         workload = find_workload(spec.workload)
-        spec = with_groups(spec, workload, options.runs / spec.study / "reference")
+        spec = with_groups(spec, workload, options.runs / spec.study)
         planner = Planner(spec, workload)
         if not waits_for_groups(spec):
             _check_labels(planner.plan({}), options.arms)
@@ -95,6 +95,7 @@ def execute(spec: StudySpec, options: RunOptions, progress: StudyProgress) -> Ru
                     spec = _measured_groups(spec, planner, workload, folder, session, stop, progress)
                     planner = Planner(spec, workload)
                     _check_labels(planner.plan({}), options.arms)
+                keep_groups(spec, folder.path)
                 study = _Execution(planner, spec, workload, folder, options, progress, stop)
                 return study.run(session, stack, leased=needs_lease(spec, folder, locked, progress.warn))
             except OSError as error:
@@ -122,7 +123,7 @@ def _measured_groups(
     wanted, folders = {request.key: request.config}, import_folders(spec.folder)
     prepared = prepare_all(session, workload.prepare, wanted, folder.reference, folders, stop, progress)
     measure_geometry(plan, workload, prepared, folder.reference, session, folders)
-    return with_groups(spec, workload, folder.reference)
+    return with_groups(spec, workload, folder.path)
 
 
 def needs_cluster_to_check(spec: StudySpec) -> bool:

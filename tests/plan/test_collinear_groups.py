@@ -1,18 +1,26 @@
 """Designs over groups of terms: lists in the file, or `auto`, which the reference table answers."""
 
+import shutil
+
 import pytest
 
 from ablate.errors import SpecError
-from ablate.plan.collinear_groups import waits_for_groups, with_groups
+from ablate.plan.collinear_groups import GROUPS_FILE, keep_groups, waits_for_groups, with_groups
 from ablate.plan.planning import Planner, make_plan
 from ablate.spec.designs import AUTO
-from tests.plan.test_geometry import WORKLOAD, ZERO, measured  # noqa: F401 - a fixture
+from tests.plan.test_geometry import WORKLOAD, ZERO, measure
 from tests.spec.example import TYPED, edited
 
 LEAVE = "leave_one_out: reconstruction.*_weight"
 UNKNOWN = (
     "its groups come from the reference table: `ablate terms FILE` makes it, `ablate run FILE` before the first trial"
 )
+
+
+@pytest.fixture
+def measured(tmp_path):
+    """Measures what a plan asks for, in the run folder of the study."""
+    return lambda plan: measure(plan, tmp_path / "run" / "reference")
 
 
 @pytest.fixture
@@ -40,12 +48,12 @@ def test_groups_that_are_not_known_yet_are_said_and_yield_no_arm(spec, design):
 
 
 @pytest.fixture
-def resolved(spec, measured, tmp_path):  # noqa: F811 - the fixture
+def resolved(spec, measured, tmp_path):
     def resolve(*edits):
         study = spec(*edits)
-        assert with_groups(study, WORKLOAD, tmp_path) == study  # nothing is measured yet
+        assert with_groups(study, WORKLOAD, tmp_path / "run") == study  # nothing is measured yet
         groups = measured(make_plan(study, TYPED)).points[0].terms.groups
-        found = with_groups(study, WORKLOAD, tmp_path)
+        found = with_groups(study, WORKLOAD, tmp_path / "run")
         assert not waits_for_groups(found)
         return make_plan(found, TYPED), groups
 
@@ -128,10 +136,10 @@ def test_a_search_in_canonical_coordinates_waits_for_the_groups(spec):
     assert planner.plan({}).notes == (f"search-1: {UNKNOWN}",)
 
 
-def test_a_search_in_canonical_coordinates_has_a_share_for_each_direction(spec, measured, tmp_path):  # noqa: F811
+def test_a_search_in_canonical_coordinates_has_a_share_for_each_direction(spec, measured, tmp_path):
     study = spec((LEAVE, SEARCH), WITH_SELECT)
     groups = measured(make_plan(study, TYPED)).points[0].terms.groups
-    found = with_groups(study, WORKLOAD, tmp_path)
+    found = with_groups(study, WORKLOAD, tmp_path / "run")
     [task] = Planner(found, TYPED).searches
     weights = [factor.path for factor in found.factors if factor.path.endswith("_weight")]
     assert list(task.space.dimensions) == [weights[group[0]] for group in groups]
@@ -143,14 +151,14 @@ def test_a_search_in_canonical_coordinates_has_a_share_for_each_direction(spec, 
         assert own == pytest.approx([1 / len(groups) / len(group)] * len(group))
 
 
-def test_one_direction_is_nothing_to_search(spec, measured, tmp_path):  # noqa: F811
+def test_one_direction_is_nothing_to_search(spec, measured, tmp_path):
     two = ("raw_weight: 1.0,", ZERO["raw_weight: 1.0,"])
     own = "  reconstruction.raw_weight: [1, 2]\n  reconstruction.distribution_normalized_weight: [1, 2]"
     factors = ("  reconstruction.*_weight: {ablate_to: 0, values: [0.5x, 1x, 2x]}", own)
     study = spec(two, factors, (LEAVE, SEARCH), WITH_SELECT)
     measured(make_plan(study, TYPED))
     with pytest.raises(SpecError, match="got canonical, but the data tell one direction apart"):
-        Planner(with_groups(study, WORKLOAD, tmp_path), TYPED)
+        Planner(with_groups(study, WORKLOAD, tmp_path / "run"), TYPED)
 
 
 def test_a_search_over_auto_is_over_a_factor_of_that_name(folder):
@@ -158,9 +166,20 @@ def test_a_search_over_auto_is_over_a_factor_of_that_name(folder):
     assert problem.startswith("s.yaml:13:20: designs[0].search.over: auto matches no factor; ")
 
 
+def test_groups_outlive_the_table_they_come_from(spec, measured, tmp_path):
+    study = spec((LEAVE, "leave_group_out: auto\n  - factorial: {over: auto}"))
+    measured(make_plan(study, TYPED))
+    found = with_groups(study, WORKLOAD, tmp_path / "run")
+    keep_groups(found, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "reference")
+    assert with_groups(study, WORKLOAD, tmp_path / "run") == found
+    (tmp_path / "run" / GROUPS_FILE).write_text("[")
+    assert with_groups(study, WORKLOAD, tmp_path / "run") == study
+
+
 def test_a_study_without_auto_is_left_as_it_is(spec, tmp_path):
     study = spec()
-    assert with_groups(study, WORKLOAD, tmp_path) is study
+    assert with_groups(study, WORKLOAD, tmp_path / "run") is study
     assert all(design.settings.get("groups") != AUTO for design in study.designs)
 
 

@@ -40,21 +40,21 @@ def plan(folder):
     return lambda *edits, **options: make_plan(folder.load(edited(*edits), **options), TYPED)
 
 
+def measure(plan, folder, threshold=0.95):
+    """Measures what a plan asks for on random surprisals, as a run would, and reads it."""
+    request = gram_request(plan.spec, plan.arms, WORKLOAD)
+    data = batch(40, 7)
+    scales = {"token_sum": 2.5, "token_mean": 0.5}
+    found = weight_gram(data.surprisal, data.mask, request.settings, scales, "0" * 64)
+    table = folder / request.key
+    table.mkdir(exist_ok=True, parents=True)
+    gram_file(table, request.settings).write_text(json.dumps(found.to_json()))
+    return read_geometry(plan, WORKLOAD, folder, threshold)
+
+
 @pytest.fixture
 def measured(tmp_path):
-    """Measures what a plan asks for on random surprisals, as a run would, and reads it."""
-
-    def measure(plan, threshold=0.95):
-        request = gram_request(plan.spec, plan.arms, WORKLOAD)
-        data = batch(40, 7)
-        scales = {"token_sum": 2.5, "token_mean": 0.5}
-        found = weight_gram(data.surprisal, data.mask, request.settings, scales, "0" * 64)
-        table = tmp_path / request.key
-        table.mkdir(exist_ok=True)
-        gram_file(table, request.settings).write_text(json.dumps(found.to_json()))
-        return read_geometry(plan, WORKLOAD, tmp_path, threshold)
-
-    return measure
+    return lambda plan, threshold=0.95: measure(plan, tmp_path, threshold)
 
 
 def printed(*parts):
@@ -263,6 +263,14 @@ def test_an_edited_file_is_read_as_far_as_it_was_measured(plan, measured, tmp_pa
     assert geometry.unmeasured == {"at a setting that was not measured; at most 64 are, by `ablate terms FILE`": 2}
     other = plan(("token_weight_alpha: 1.0", "token_weight_alpha: 0.7"))
     assert read_geometry(other, WORKLOAD, tmp_path) is None  # the baseline's own setting was never measured
+
+
+def test_a_table_that_newer_code_names_otherwise_still_does(plan, measured, tmp_path):
+    made = plan()
+    expected = measured(made)
+    renamed = replace(WORKLOAD, prepared_key=lambda config: "table-of-newer-code")
+    assert read_geometry(made, renamed, tmp_path) is None
+    assert read_geometry(made, renamed, tmp_path, keys=["gone", "table-0-0"]).arms == expected.arms
 
 
 def test_training_data_without_a_token_have_no_geometry(plan, tmp_path):

@@ -88,7 +88,7 @@ def test_the_reference_is_made_first_where_groups_come_from_it(tmp_path, monkeyp
     found = _measured_groups(spec, Planner(spec, workload), workload, folder, InProcess(), StopRequest(), Silent())
     assert not waits_for_groups(found)
     assert len(Planner(found, workload).plan({}).arms) > 1
-    assert with_groups(spec, workload, folder.reference).designs == found.designs  # read, not made again
+    assert with_groups(spec, workload, folder.path).designs == found.designs  # read, not made again
 
 
 def test_groups_of_a_workload_without_terms_are_refused(tmp_path, monkeypatch):
