@@ -20,9 +20,11 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from ablate.errors import StudyError
 from ablate.plan.model import Plan, PlannedTrial
-from ablate.record.history import decode_metrics, encode_metrics
+from ablate.record.history import decode_metrics, encode_metrics, read_history
+from ablate.record.kept_outcomes import KeptOutcome, keep_outcome, kept_outcome
 from ablate.record.lease import Lease
 from ablate.record.optuna_stores import open_storage
+from ablate.record.run_folder import RunFolder
 from ablate.spec.models import Factor
 
 FINISHED_STATES = frozenset({"COMPLETE", "PRUNED", "FAIL"})
@@ -87,7 +89,11 @@ def _has_content(path: Path) -> bool:
 class Ledger:
     """The trials of one study in Optuna's storage."""
 
-    def __init__(self, storage: Any, study: optuna.Study) -> None:
+    def __init__(
+        self, storage: Any, study: optuna.Study, folder: Path, warn: Callable[[str], None] = lambda _text: None
+    ) -> None:
+        self._folder = RunFolder(folder)
+        self._warn = warn
         self._storage = storage
         self._study = study
         self._study_id = storage.get_study_id_from_name(study.study_name)
@@ -107,7 +113,7 @@ class Ledger:
             storage.remove_session()
             raise StudyError(f"{folder / 'optuna.db'} holds {', '.join(sorted(names))}, not {study}; rename it back")
         made = optuna.create_study(storage=storage, study_name=study, direction=goal, load_if_exists=True)
-        return Ledger(storage, made)
+        return Ledger(storage, made, folder, warn)
 
     @staticmethod
     def find(url: str | None, folder: Path, study: str) -> Ledger | None:
@@ -116,7 +122,7 @@ class Ledger:
             return None
         storage = open_storage(url, folder)
         try:
-            return Ledger(storage, optuna.load_study(study_name=study, storage=storage))
+            return Ledger(storage, optuna.load_study(study_name=study, storage=storage), folder)
         except KeyError:
             storage.remove_session()
             return None
@@ -188,9 +194,12 @@ class Ledger:
         self._study.set_user_attr(name, value)
 
     def add(self, trials: Iterable[PlannedTrial], plan: Plan, attempt: int = 1) -> int:
-        """Enter trials as WAITING. Returns: how many."""
+        """Enter trials as WAITING; those that had ended, as their folders have it, as they ended.
+
+        The latter happens where the store came back empty or was left behind. Returns: how many.
+        """
         ranges = _observed_ranges(plan)
-        count = 0
+        count = restored = 0
         for trial in trials:
             params, distributions, attributes = _parameters(trial, plan, ranges)
             attributes |= {
@@ -201,13 +210,35 @@ class Ledger:
                 "designs": ",".join(trial.arm.designs),
                 "attempt": attempt,
             }
-            self._study.add_trial(
-                create_trial(
-                    state=TrialState.WAITING, params=params, distributions=distributions, user_attrs=attributes
-                )
+            waiting = create_trial(
+                state=TrialState.WAITING, params=params, distributions=distributions, user_attrs=attributes
             )
+            kept = kept_outcome(self._folder.trial(trial.trial_id), trial.trial_id) if attempt == 1 else None
+            self._study.add_trial(waiting if kept is None else self._ended(waiting, kept, plan))
+            restored += kept is not None
             count += 1
+        if restored:
+            self._warn(
+                f"{restored} trials that had ended were missing from the ledger; it is filled in from their folders"
+            )
         return count
+
+    def _ended(self, trial: FrozenTrial, kept: KeptOutcome, plan: Plan) -> FrozenTrial:
+        """The trial as it ended, by what is kept in its folder."""
+        primary = plan.spec.metrics.primary.name
+        rows = read_history(self._folder.history(trial.user_attrs["trial_id"]))
+        values = {row.step: row.metrics[primary] for row in rows if primary in row.metrics}
+        value = kept.attributes["outcome"]["value"]
+        ended = create_trial(
+            state=TrialState[kept.state],
+            value=float(value) if kept.state != "FAIL" and value is not None else None,
+            params=trial.params,
+            distributions=trial.distributions,
+            user_attrs={**kept.attributes, **trial.user_attrs, "attempt": kept.attempt},
+            intermediate_values={step: value for step, value in values.items() if math.isfinite(value)},
+        )
+        ended.datetime_start, ended.datetime_complete = kept.started or kept.ended, kept.ended
+        return ended
 
     def claim(self, trial: LedgerTrial) -> bool:
         """Make a waiting trial RUNNING. Returns: whether it was waiting."""
@@ -239,7 +270,11 @@ class Ledger:
         self.note(trial, "outcome", noted)
 
     def finish(self, trial: LedgerTrial, outcome: Outcome) -> None:
-        """Call a trial finished: the last thing that is written of it."""
+        """Call a trial finished: the last thing that is written of it, after its own folder says how it ended."""
+        entry = self.get(trial)
+        folder = self._folder.trial(trial.trial_id)
+        folder.mkdir(parents=True, exist_ok=True)
+        keep_outcome(folder, trial.trial_id, trial.attempt, entry.started, entry.attributes)
         value = outcome.value
         stored = outcome.state != "FAIL" and value is not None and math.isfinite(value)
         self._storage.set_trial_state_values(

@@ -260,10 +260,10 @@ class _Execution:
         self._with_tracker(mend)
 
     def _enter_trials(self, chosen: Sequence[PlannedTrial]) -> None:
+        known = self._ledger.latest()
+        self._ledger.add([trial for trial in self._plan.trials if trial.trial_id not in known], self._plan)
         latest = self._ledger.latest()
         self._check_code(chosen, latest)
-        new = [trial for trial in self._plan.trials if trial.trial_id not in latest]
-        self._ledger.add(new, self._plan)
         for trial in chosen:
             entry = latest.get(trial.trial_id)
             if entry is not None and entry.finished and self._again(entry):
