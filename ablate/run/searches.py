@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,8 +14,10 @@ from ablate.plan.model import Arm, Plan, PlannedTrial, Proposal, SearchResult
 from ablate.plan.planning import Planner
 from ablate.plan.searches import REFUSED_IN_A_ROW, SearchTask, empty_space
 from ablate.plan.space import Answer
-from ablate.record.optuna_search import SearchRecord
+from ablate.record.optuna_search import SearchRecord, make_pruner
 from ablate.record.optuna_storage import Ledger, LedgerTrial, Outcome
+from ablate.record.run_folder import RunFolder
+from ablate.spec.models import EarlyStop, StudySpec
 from ablate.spec.paths import same
 from ablate.workloads.contract import Row
 
@@ -291,3 +294,24 @@ def _told(outcomes: Sequence[Outcome], objectives: Sequence[str]) -> tuple[str, 
             return "FAIL", None, "diverged"
         values.append(mean)
     return "COMPLETE", values, ""
+
+
+def open_searches(
+    spec: StudySpec, planner: Planner, plan: Plan, ledger: Ledger, folder: RunFolder, slots: int
+) -> Searches:
+    """The searches of a study with their records, made where they are not there yet."""
+    private = folder.path / "searches"
+    private.mkdir(exist_ok=True)
+    training = spec.baseline.get("training")
+    steps = training.get("steps") if isinstance(training, Mapping) else None
+    steps = steps if isinstance(steps, int) else None
+    interval = None if steps is None else max(1, round(steps * spec.evaluation.every))
+
+    def open_record(task: SearchTask) -> SearchRecord:
+        pruner = make_pruner(spec.early_stop if task.arm is None else EarlyStop(), interval, steps)
+        stem = hashlib.sha256(task.name.encode()).hexdigest()[:12]  # the name of an arm is no file name
+        name = f"{spec.study}/{task.name}"
+        return SearchRecord(ledger.storage, name, task.settings, task.space, pruner, private / f"{stem}.jsonl")
+
+    stops = spec.early_stop.kind != "none"
+    return Searches(planner, plan, ledger, open_record, slots=slots, early_stop=stops)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,9 +19,8 @@ from ablate.plan.geometry import gram_request
 from ablate.plan.geometry_text import no_geometry
 from ablate.plan.model import Plan, PlannedTrial
 from ablate.plan.planning import Planner
-from ablate.plan.searches import SearchTask
 from ablate.record.mlflow_tracking import Tracker, TrackingError
-from ablate.record.optuna_search import SearchRecord, make_pruner, search_results
+from ablate.record.optuna_search import search_results
 from ablate.record.optuna_storage import Ledger, LedgerTrial
 from ablate.record.run_folder import RunFolder, write_atomically
 from ablate.run.assignment import Assignment
@@ -35,13 +33,13 @@ from ablate.run.provenance import code_hash, git_state, hardware, versions
 from ablate.run.ray_tune import Session, ray_session
 from ablate.run.reconcile import reconcile
 from ablate.run.recorder import Recorder
-from ablate.run.searches import Searches
+from ablate.run.searches import Searches, open_searches
 from ablate.run.stopping import StopRequest
 from ablate.run.summary import RunSummary, summarise
 from ablate.run.trial_queue import TrialQueue
 from ablate.spec.addresses import require_variables
 from ablate.spec.dumping import dump_study
-from ablate.spec.models import EarlyStop, StudySpec
+from ablate.spec.models import StudySpec
 from ablate.workloads import find_workload, import_folders, import_path
 from ablate.workloads.contract import Prepared, Row, Workload
 
@@ -331,33 +329,9 @@ class _Execution:
 
     def _searches(self, session: Session) -> Searches | None:
         """What is still to be proposed; None where nothing is, or where some arms alone were asked for."""
-        if self._options.arms or not (self._planner.searches or self._planner.tunings):
+        if self._options.arms or not self._planner.search_names():
             return None
-        folder = self._folder.path / "searches"
-        folder.mkdir(exist_ok=True)
-        training = self._spec.baseline.get("training")
-        steps = training.get("steps") if isinstance(training, Mapping) else None
-        interval = max(1, round(steps * self._spec.evaluation.every)) if isinstance(steps, int) else None
-
-        def open_record(task: SearchTask) -> SearchRecord:
-            early = self._spec.early_stop if task.arm is None else EarlyStop()
-            return SearchRecord(
-                self._ledger.storage,
-                f"{self._spec.study}/{task.name}",
-                task.settings,
-                task.space,
-                make_pruner(early, interval, steps if isinstance(steps, int) else None),
-                folder / f"{hashlib.sha256(task.name.encode()).hexdigest()[:12]}.jsonl",
-            )
-
-        return Searches(
-            self._planner,
-            self._plan,
-            self._ledger,
-            open_record,
-            slots=session.slots(),
-            early_stop=self._spec.early_stop.kind != "none",
-        )
+        return open_searches(self._spec, self._planner, self._plan, self._ledger, self._folder, session.slots())
 
     def _to_prepare(self, todo: Sequence[PlannedTrial], searches: Searches | None) -> list[PlannedTrial]:
         """The trials that need tables: also those of the baseline, whose tables are those of all proposals.
@@ -379,7 +353,7 @@ class _Execution:
                 raise StudyError(f"Ray died ({_first_line(given_up)}); the same command goes on from here")
             queue.round_ended(given_up)
             if given_up is not None:
-                self._progress.warn(f"Ray gave up a round ({type(given_up).__name__}: {given_up}); starting another")
+                self._progress.warn(f"Ray gave up a round ({_first_line(given_up)}); starting another")
             fruitless = 0 if queue.settled > before else fruitless + 1
             if fruitless >= FRUITLESS_ROUNDS and not queue.exhausted():
                 raise StudyError(f"Ray gave up {fruitless} times without finishing a trial; last: {given_up}")

@@ -49,6 +49,8 @@ class TrialQueue:
         self._progress = progress
         self._stop = stop
         self._searches = searches
+        self._nothing_new: tuple[int, int] | None = None
+        self._endings = 0
         self._failures = 0
         self._errors: set[str] = set()
         self._suspects = Suspects()  # those that wait are the first of _waiting
@@ -74,10 +76,12 @@ class TrialQueue:
         return None
 
     def _propose(self) -> None:
-        """Take in what searches can name now."""
-        if self._searches is None:
+        """Take in what searches can name now; they are asked again only once something has changed."""
+        state = (self._endings, len(self._recorder.running))
+        if self._searches is None or state == self._nothing_new:
             return
         new = self._searches.more(running=bool(self._recorder.running))
+        self._nothing_new = None if new else state
         if new:
             self._known = dict(self._entries())
         self._trials |= {trial.trial_id: trial for trial in new}
@@ -117,9 +121,17 @@ class TrialQueue:
         if trial_id in self._recorder.running:
             self._put_back(trial_id, "stopped")
 
-    def died(self, trial_id: str, why: str) -> None:
-        """Try a dead trial again, unless it has died too often or its time was up."""
-        if trial_id not in self._recorder.running or self._explained(trial_id):
+    def died(self, trial_id: str, why: str, *, crowded: bool = False) -> None:
+        """Try a dead trial again, unless it has died too often or its time was up.
+
+        Args:
+            crowded: whether its node ran out of memory, for which another trial may be to blame.
+        """
+        running = self._recorder.running
+        if trial_id not in running or self._explained(trial_id):
+            return
+        if crowded and not self._was_alone(running):
+            self._suspect(trial_id, why)
             return
         self.settled += 1
         deaths = self._recorder.died(trial_id, why)
@@ -129,6 +141,17 @@ class TrialQueue:
         else:
             self._put_back(trial_id, f"its process died ({why}); tried again from its last checkpoint")
             self._waiting.appendleft(self._trials[trial_id])
+
+    def _was_alone(self, running: Sequence[str]) -> bool:
+        """Whether what runs had no neighbour, not even one that died a moment ago."""
+        return len(running) == 1 and (running[0] in self._suspects or not self._suspects)
+
+    def _suspect(self, trial_id: str, why: str) -> None:
+        self._suspects.add(trial_id, self._recorder.last_row(trial_id).step)
+        self._put_back(
+            trial_id, f"died, or ran beside one that did ({why}); tried again alone, from its last checkpoint"
+        )
+        self._waiting.appendleft(self._trials[trial_id])
 
     def _explained(self, trial_id: str) -> bool:
         """Whether a dead trial needs no second try: the study stops, or its time was up. Records that."""
@@ -163,15 +186,14 @@ class TrialQueue:
             for trial_id in running:
                 self._put_back(trial_id, "stopped")
             return
-        why = f"{type(given_up).__name__}: {str(given_up).splitlines()[0] if str(given_up) else ''}"
-        if len(running) == 1:
+        why = str(given_up).splitlines()[0].removeprefix("Caught unexpected exception: ") if str(given_up) else ""
+        why = why or type(given_up).__name__
+        if self._was_alone(running):
             self.died(running[0], why)
             return
         for trial_id in reversed(running):
             if not self._explained(trial_id):
-                self._suspects.add(trial_id, self._recorder.last_row(trial_id).step)
-                self._put_back(trial_id, f"Ray gave up its round ({why}); tried again from its last checkpoint, alone")
-                self._waiting.appendleft(self._trials[trial_id])
+                self._suspect(trial_id, why)
 
     def _put_back(self, trial_id: str, why: str) -> None:
         self._recorder.release(trial_id)
@@ -181,6 +203,7 @@ class TrialQueue:
     def _ended(self, trial_id: str, outcome: Outcome) -> None:
         self.settled += 1
         self._suspects.drop(trial_id)
+        self._endings += 1
         self._progress.ended(self._trials[trial_id], outcome)
         if self._searches is not None:
             self._searches.ended(trial_id, outcome)
