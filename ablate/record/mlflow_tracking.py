@@ -29,6 +29,7 @@ from sqlalchemy import bindparam, create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from ablate.errors import StudyError
+from ablate.record.moved_folder import move_artifacts
 from ablate.record.sqlite_files import create_sqlite_file, sqlite_url
 from ablate.spec.addresses import concealed, filled_in
 from ablate.workloads.contract import Row
@@ -82,6 +83,7 @@ class Tracker:
 
     def __init__(self, address: str | None, folder: Path, study: str) -> None:
         self._address = address
+        self._folder = folder
         self._artifacts = (folder / "artifacts").resolve().as_uri() if address is None else None
         if address is None:
             path = folder / "mlflow.db"
@@ -109,6 +111,8 @@ class Tracker:
             else:
                 if found.lifecycle_stage == "deleted":
                     self._client.restore_experiment(found.experiment_id)
+                if self._artifacts is not None and found.artifact_location != self._artifacts:
+                    move_artifacts(self._folder / "mlflow.db", found.artifact_location, self._artifacts)
                 self._experiment = found.experiment_id
         return self._experiment
 

@@ -50,6 +50,8 @@ from ablate.workloads.contract import Prepared, TrialStopped
 
 #: While trials run, Ray is asked this often whether it lives, and has so long to answer.
 ASK_EVERY_S, ANSWER_S = 10.0, 60.0
+#: How Ray's account of a worker that its memory monitor killed is known.
+OUT_OF_MEMORY = "running low on memory"
 #: The workers of a cluster are counted this often.
 COUNT_EVERY_S = 3.0
 
@@ -72,8 +74,8 @@ class Driver(Protocol):
     def left(self, trial_id: str) -> None:
         """A trial's function came back without an ending: it was stopped."""
 
-    def died(self, trial_id: str, why: str) -> None:
-        """The process of a trial died."""
+    def died(self, trial_id: str, why: str, *, crowded: bool = False) -> None:
+        """The process of a trial died; `crowded`: its node was out of memory, whoever is to blame."""
 
     def abort(self) -> None:
         """Start nothing more: hearing something failed, and the failure is raised once Ray has come back."""
@@ -398,7 +400,10 @@ class _Callback(tune.Callback):  # type: ignore[misc]
         self._guard(lambda: self._driver.left(trial.config["trial_id"]))
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_info: Any) -> None:
-        self._guard(lambda: self._driver.died(trial.config["trial_id"], _why(trial)))
+        text = _account(trial)
+        crowded = OUT_OF_MEMORY in text
+        why = "its node ran out of memory" if crowded else _why(text)
+        self._guard(lambda: self._driver.died(trial.config["trial_id"], why, crowded=crowded))
 
     def get_state(self) -> None:
         return None
@@ -407,10 +412,15 @@ class _Callback(tune.Callback):  # type: ignore[misc]
         return {}
 
 
-def _why(trial: Any) -> str:
-    """What Ray's account says of a death, without its list of guesses."""
+def _account(trial: Any) -> str:
+    """All that Ray says of a death."""
     with contextlib.suppress(OSError, TypeError):
-        lines = [line for line in Path(trial.error_file).read_text(errors="replace").splitlines() if line.strip()]
-        text = lines[-1].strip().partition(" Some common causes")[0]
-        return text.rpartition("Worker exit detail: ")[2].rstrip(".")
-    return "no account"
+        return Path(trial.error_file).read_text(errors="replace")
+    return ""
+
+
+def _why(account: str) -> str:
+    """The point of it, without Ray's list of guesses."""
+    lines = [line for line in account.splitlines() if line.strip()]
+    text = lines[-1].strip().partition(" Some common causes")[0] if lines else "no account"
+    return text.rpartition("Worker exit detail: ")[2].rstrip(".")

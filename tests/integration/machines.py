@@ -65,7 +65,7 @@ class Machines:
 
     def wait_for_nodes(self, count):
         """Wait until Ray counts so many nodes."""
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 240
         script = "import ray; ray.init(address='10.77.0.1:6379', logging_level='ERROR', log_to_driver=False)\n"
         script += "print(sum(node['Alive'] for node in ray.nodes()))"
         found = ""

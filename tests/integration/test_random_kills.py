@@ -19,10 +19,10 @@ KILLS_WITHOUT_RAY, KILLS_WITH_RAY = 35, 15
 STUDY = """
 study: toy
 workload: toy_workload:train
-baseline: {{x: 1.0, fault: none, steps: 3, sleep: 0.15, log: {log}}}
+baseline: {{x: 1.0, fault: none, steps: 3, sleep: 0.3, log: {log}}}
 factors: {{fault: [none, a, b]}}
 designs: [{{one_at_a_time: [fault]}}]
-seeds: {{count: 100}}
+seeds: {{count: 50}}
 metrics: {{primary: {{name: loss}}}}
 """
 
@@ -37,7 +37,7 @@ def run_without_ray(place, script, *arguments):
 def test_fifty_kills_at_random_times_lose_and_double_nothing(place, tmp_path_factory):
     text = STUDY.format(log=place.path / "executions.txt")
     place.write(text)
-    run_without_ray(place, "random_kills", KILLS_WITHOUT_RAY, 3.0, SEED)
+    run_without_ray(place, "random_kills", KILLS_WITHOUT_RAY, 6.0, SEED)
     rng = random.Random(SEED)
     for _ in range(KILLS_WITH_RAY):
         process = place.start("run", "study.yaml")
@@ -47,10 +47,10 @@ def test_fifty_kills_at_random_times_lose_and_double_nothing(place, tmp_path_fac
         process.communicate()
     disturbed = len(place.executions())
     place.ablate("run", "study.yaml")
-    assert_recorded_once(place, trials=300, steps=3)
+    assert_recorded_once(place, trials=150, steps=3)
 
     executions = Counter((fault, seed) for fault, seed, _ in place.executions())
-    again = sum(executions.values()) - 300
+    again = sum(executions.values()) - 150
     print(
         f"{KILLS_WITHOUT_RAY} + {KILLS_WITH_RAY} kills, {disturbed} starts of trials before the last run, {again} again"
     )

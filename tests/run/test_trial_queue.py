@@ -202,7 +202,7 @@ def test_of_a_round_that_ray_gave_up_only_what_dies_alone_has_died(make):
         assert recorder.deaths == {"b": deaths}
         if deaths == 1:
             assert [queue.next_assignment(), queue.next_assignment()] == ["b", None]
-    assert recorder.failed == [("b", "died", "its process died 2 times; last: RuntimeError: out of memory")]
+    assert recorder.failed == [("b", "died", "its process died 2 times; last: out of memory")]
     assert queue.next_assignment() == "c"
 
 
@@ -235,3 +235,20 @@ def test_suspects_whose_time_was_up_have_ended(make):
     queue.round_ended(OUT_OF_MEMORY)
     assert [reason for _, reason, _ in recorder.failed] == ["timeout", "timeout"]
     assert queue.exhausted()
+
+
+def test_a_trial_that_memory_killed_beside_others_is_suspected_with_them(make):
+    recorder = Remembering()
+    queue, _ = make("ab", recorder=recorder)
+    queue.next_assignment()
+    queue.next_assignment()
+    queue.died("a", "memory", crowded=True)
+    assert queue.next_assignment() is None, "it is tried alone"
+    queue.round_ended(OUT_OF_MEMORY)
+    assert recorder.deaths == {}, "b had a neighbour until a moment ago"
+    for name in "ba":
+        assert queue.next_assignment() == name
+        queue.died(name, "memory", crowded=True)
+        queue.next_assignment()
+        queue.receive(Message(name, 1))
+    assert recorder.deaths == {"b": 1, "a": 1}, "alone, each is to blame"
