@@ -189,7 +189,7 @@ def menu_text(options: list[Option], budget: int, cost: Cost) -> RenderableType:
     if cost.known:
         columns["cost"] = lambda option: cost.text(option.trials)
     for name in columns:
-        table.add_column(name, overflow="fold")
+        table.add_column(name, overflow="fold", no_wrap=name not in ("design", "an effect is", "aliases"))
     for option in sorted(options, key=lambda option: (option.detectable, option.standard_error)):
         table.add_row(*(Text(cell(option)) for cell in columns.values()))
     legend = (

@@ -103,7 +103,7 @@ class Planner:
             trials=tuple({trial.trial_id: trial for trial in trials}.values()),
             power=power,
             notes=(*self._builder.notes, *self._notes()),
-            warnings=(*self._spec.warnings, *plan_warnings(self._spec, power)),
+            warnings=(*self._spec.warnings, *plan_warnings(self._spec, power, family)),
             files=self._files.content,
             pending=tuple(part for part in (*pending, *awaited) if part.trials),
             searches=dict(results),

@@ -9,10 +9,10 @@ from ablate.spec.designs import units
 from ablate.spec.models import StudySpec
 
 
-def plan_warnings(spec: StudySpec, power: Power) -> list[str]:
-    """Warnings that need no reference table."""
+def plan_warnings(spec: StudySpec, power: Power, family: int) -> list[str]:
+    """Warnings that need no reference table. `family`: how many arms are compared."""
     found = []
-    if not power.can_reject:
+    if family and not power.can_reject:
         alpha = spec.analysis.alpha / spec.analysis.looks
         found.append(
             f"the test can never reject: with {spec.seeds.count} seeds the smallest p value is {power.smallest_p:.3g}, "
