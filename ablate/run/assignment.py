@@ -11,6 +11,9 @@ from typing import Any
 from ablate.record.history import decode_metrics, decode_row, encode_metrics, encode_row
 from ablate.workloads.contract import Row
 
+#: Where a worker keeps what it reports, beside its output, until the trial has ended.
+KEPT_REPORTS = "reports.jsonl"
+
 
 @dataclass(frozen=True)
 class Assignment:

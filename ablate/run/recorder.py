@@ -19,7 +19,7 @@ from ablate.record.history import HistoryFile, last_values, read_history, value_
 from ablate.record.mlflow_tracking import Tracker, TrackingError, thinned
 from ablate.record.optuna_storage import Ledger, LedgerTrial, Outcome
 from ablate.record.run_folder import RunFolder, write_atomically
-from ablate.run.assignment import Ending, Message
+from ablate.run.assignment import KEPT_REPORTS, Ending, Message
 from ablate.spec.models import Metric
 from ablate.workloads.contract import Row
 
@@ -175,7 +175,8 @@ class Recorder:
         return outcome
 
     def _sweep(self, trial_id: str, outcome: Outcome) -> None:
-        (self._folder.trial(trial_id) / "output.txt").unlink(missing_ok=True)
+        for name in ("output.txt", KEPT_REPORTS):
+            (self._folder.trial(trial_id) / name).unlink(missing_ok=True)
         checkpoints = self._folder.checkpoints(trial_id)
         if outcome.state != "COMPLETE" or not self._keep_checkpoints or not any(checkpoints.glob("*")):
             shutil.rmtree(checkpoints, ignore_errors=True)
@@ -260,6 +261,7 @@ def begin_attempt(folder: RunFolder, entry: LedgerTrial) -> None:
         for name in ("history.jsonl", "log.txt", "config.json", "texts"):
             if (path / name).exists():
                 (path / name).replace(aside / name)
+        (path / KEPT_REPORTS).unlink(missing_ok=True)
         shutil.rmtree(folder.checkpoints(entry.trial_id), ignore_errors=True)
     write_atomically(marker, str(entry.attempt))
 

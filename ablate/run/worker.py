@@ -17,7 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ablate.run.assignment import Assignment, Ending, Message
+from ablate.record.history import HistoryFile
+from ablate.run.assignment import KEPT_REPORTS, Assignment, Ending, Message
 from ablate.workloads import load_object
 from ablate.workloads.contract import Row, Trial, TrialDiverged, TrialStopped
 
@@ -71,7 +72,11 @@ def _flush() -> None:
 
 
 class _Outbox:
-    """Buffers reports and sends them in few messages."""
+    """Buffers reports and sends them in few messages.
+
+    Each report is also kept in a file at once: a checkpoint may be past reports that were never sent, or were sent to
+    a driver that died, and a trial that goes on from it does not make them again.
+    """
 
     def __init__(self, assignment: Assignment, output: _Output, send: Send) -> None:
         self._assignment = assignment
@@ -82,15 +87,26 @@ class _Outbox:
         self.stopped = False
         self.last_step = assignment.last_step
         self.last_row = dict(assignment.last_row)
+        self._kept = HistoryFile(Path(assignment.output_file).with_name(KEPT_REPORTS))
+        for row in self._kept.rows:
+            if row.step >= assignment.last_step:
+                self._take(row)
 
-    def report(self, row: Row) -> None:
+    def _take(self, row: Row) -> None:
         self._rows.append(row)
         if row.step != self.last_step:
             self.last_row = {}
         self.last_step = row.step
         self.last_row.update(row.metrics)
+
+    def report(self, row: Row) -> None:
+        self._kept.append([row])
+        self._take(row)
         if self._assignment.flush_on in row.metrics or time.monotonic() - self._sent_at > LONGEST_WAIT_S:
             self.flush()
+
+    def close(self) -> None:
+        self._kept.close()
 
     def flush(self, checkpoint_step: int | None = None, ending: Ending | None = None) -> None:
         log, log_bytes = self._output.unsent()
@@ -123,7 +139,7 @@ def run_trial(assignment: Assignment, device: str, send: Send) -> None:
     output = _Output(Path(assignment.output_file))
     with output.captured(), _time_limit(assignment.timeout_s):
         outbox = _Outbox(assignment, output, send)
-        with contextlib.suppress(TrialStopped):
+        with contextlib.closing(outbox), contextlib.suppress(TrialStopped):
             ending = _train(assignment, device, outbox)
             outbox.flush(ending=ending)
 

@@ -23,6 +23,7 @@ WRITES = [
     (f"{LEDGER}.note", 2, "after"),
     (f"{LEDGER}.note", 3, "after"),
     ("ablate.record.history:HistoryFile.append", 3, "after"),
+    ("ablate.run.recorder:Recorder.receive", 2, "before"),
     (f"{LEDGER}.report", 2, "after"),
     (f"{LEDGER}.note_outcome", 1, "before"),
     (f"{LEDGER}.note_outcome", 1, "after"),

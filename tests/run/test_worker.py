@@ -65,6 +65,15 @@ def hears_nothing(config, trial):
         raise
     print("never here")
 
+def resumes(config, trial):
+    state = trial.checkpoint_dir / "step"
+    start = int(state.read_text()) if state.exists() else 0
+    for step in range(start + 1, 6):
+        trial.report(step, {"train/loss": step})
+        state.write_text(str(step))
+        trial.checkpointed(step)
+    return {"loss": 0.5}
+
 def global_streams(config, trial):
     return {"loss": random.random() + np.random.random()}
 """
@@ -121,6 +130,23 @@ def test_reports_wait_for_the_primary_metric_and_the_end(assignment):
     assert messages[-1].ending == Ending(
         metrics={"loss": 0.5, "extra": 1.0}, notes={"factor": 2.0}, texts={"samples.tsv": "a\tb"}
     )
+
+
+def test_reports_that_a_checkpoint_is_past_and_no_driver_has_are_sent_again(assignment):
+    recorded = []
+
+    def dying(message):
+        if len(recorded) == 2:
+            raise ConnectionError("the driver is gone")
+        recorded.extend(message.rows)
+
+    with pytest.raises(ConnectionError):
+        run_trial(assignment("resumes"), "cpu", dying)
+    assert [row.step for row in recorded] == [1, 2], "the checkpoint is past step 3"
+    again = messages_of(assignment("resumes", last_step=2, last_row={"train/loss": 2.0}))
+    steps = [row.step for message in again for row in message.rows]
+    assert steps == [2, 3, 4, 5, 5]
+    assert again[-1].ending.metrics == {"train/loss": 5.0, "loss": 0.5}
 
 
 def test_everything_printed_is_sent_once(assignment):
