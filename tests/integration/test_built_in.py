@@ -82,3 +82,50 @@ def test_a_corrupt_reference_is_made_again_with_a_warning_and_the_same_bytes(pla
     )
     assert table.read_bytes() == whole
     assert place.study().trials().query("arm == 'baseline'")["state"].tolist() == ["COMPLETE"] * 2
+
+
+FILES = """
+study: files
+workload: sequence_file
+baseline:
+  data: {path: words.txt, select_share: 0.25, report_share: 0.25}
+  reference: {steps: 20}
+  training: {steps: 6, batch_size: 16}
+factors:
+  data.path: [words.txt, others.txt]
+  reference.seed: [0, 1]
+designs: [grid: [data.path, reference.seed]]
+seeds: {count: 1}
+metrics:
+  primary: {name: eval/neg_elbo_per_token}
+evaluation: {every: 0.5, iwae_samples: 4, iwae_examples: 16}
+"""
+
+
+@pytest.mark.campaign
+def test_a_study_over_files_has_a_table_for_each_and_is_read_back_without_them(place):
+    words = [a + b + c for a in "bdkmt" for b in "aeiou" for c in ("", "n", "st")]
+    (place.path / "words.txt").write_text("\n".join(words))
+    (place.path / "others.txt").write_text("\n".join([*(word + "e" for word in words), "", "bade"]))
+    place.write(FILES)
+    _, err = place.ablate("run", "study.yaml")
+    assert "preparing data and 4 reference tables" in err
+    assert "others.txt: 1 empty sequences are left out" in err
+    trials = place.study("files").trials()
+    assert (trials["state"] == "COMPLETE").all()
+    assert trials["reference"].nunique() == 4
+    tables = place.path / "runs" / "files" / "reference"
+    assert len(list(tables.glob("data-*/tokens.npy"))) == 2
+    for name in ("words.txt", "others.txt"):
+        (place.path / name).unlink()
+    assert place.study("files").trials().equals(trials)
+    assert "no such file" in place.ablate("validate", "study.yaml", code=2)[1]
+
+
+@pytest.mark.campaign
+def test_a_file_that_is_wrong_further_on_ends_the_study_with_its_own_words(place):
+    (place.path / "words.txt").write_bytes(b"bade\nt\xe6t\n")
+    place.write(FILES.replace("  data.path: [words.txt, others.txt]\n", "").replace("data.path, ", ""))
+    _, err = place.ablate("run", "study.yaml", code=1)
+    assert "words.txt:2: not UTF-8: byte 0xe6 at byte 2 of the line" in err
+    assert "Traceback" not in err
