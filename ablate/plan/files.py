@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -99,7 +100,8 @@ class Files:
             self.content[name] = self._spec.files[name]
             return name, self._spec.files[name]
         folders = list(dict.fromkeys((Path(self._spec.folder or ".").resolve(), Path.cwd())))
-        found = next((folder / name for folder in folders if (folder / name).exists()), None)
+        # unlike Path.exists, this answers no for a name that is too long or in a folder that may not be read
+        found = next((folder / name for folder in folders if os.path.exists(folder / name)), None)  # noqa: PTH110
         if found is None:
             looked = "" if Path(name).is_absolute() else f"; looked in {' and '.join(map(str, folders))}"
             raise self._problem(path, f"got {name!r}: there is no such file{looked}")

@@ -75,6 +75,7 @@ def test_a_missing_file_is_said_before_anything_starts(place):
         "looked in PLACE/studies and PLACE/elsewhere"
     )
     assert refused(place, ("words.txt", ".")).endswith("cannot be read: Is a directory")
+    assert "there is no such file" in refused(place, ("words.txt", "x" * 300))
 
 
 def test_a_file_that_is_not_what_the_study_says_is_said_before_anything_starts(place):
