@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -151,7 +152,7 @@ class Study:
         started = pd.Timestamp(entry.started.astimezone()).tz_convert("UTC")
         return {
             "started": started,
-            "duration_s": (ended - entry.started).total_seconds() if ended else float("nan"),
+            "duration_s": _seconds_between(entry.started, ended),
             "mlflow_run_id": self._run_id(entry),
         }
 
@@ -252,3 +253,10 @@ def recorded_plan(planner: Planner, spec: StudySpec, folder: Path) -> Plan:
         return planner.plan(search_results(ledger, spec.study, names))
     finally:
         ledger.close()
+
+
+def _seconds_between(start: datetime, end: datetime | None) -> float:
+    """How long a trial took; not a number while it has not ended, and where the clock was set back meanwhile."""
+    if end is None or end < start:
+        return float("nan")
+    return (end - start).total_seconds()

@@ -309,5 +309,7 @@ def close_run(
     artifacts = [trial / name for name in ("history.jsonl", "log.txt", "config.json")]
     artifacts += sorted(folder.texts(entry.trial_id).glob("*"))
     ended = entry.ended.timestamp() if entry.ended else time.time()
+    if entry.started:
+        ended = max(ended, entry.started.timestamp())  # the clock may have been set back
     tracker.end(run_id, outcome.state, tags=tags, artifacts=artifacts, end_s=ended)
     return run_id

@@ -3,12 +3,12 @@
 import random
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests.integration.random_kills import wait
 from tests.integration.recorded_once import assert_recorded_once
 
 pytestmark = [pytest.mark.slow, pytest.mark.campaign]
@@ -22,7 +22,7 @@ workload: toy_workload:train
 baseline: {{x: 1.0, fault: none, steps: 3, sleep: 0.3, log: {log}}}
 factors: {{fault: [none, a, b]}}
 designs: [{{one_at_a_time: [fault]}}]
-seeds: {{count: 50}}
+seeds: {{count: 30}}
 metrics: {{primary: {{name: loss}}}}
 """
 
@@ -37,20 +37,21 @@ def run_without_ray(place, script, *arguments):
 def test_fifty_kills_at_random_times_lose_and_double_nothing(place, tmp_path_factory):
     text = STUDY.format(log=place.path / "executions.txt")
     place.write(text)
-    run_without_ray(place, "random_kills", KILLS_WITHOUT_RAY, 6.0, SEED)
+    log = place.path / "executions.txt"
+    run_without_ray(place, "random_kills", KILLS_WITHOUT_RAY, 4.0, SEED, log)
     rng = random.Random(SEED)
-    for _ in range(KILLS_WITH_RAY):
+    for number in range(KILLS_WITH_RAY):
         process = place.start("run", "study.yaml")
-        time.sleep(rng.uniform(1.0, 25.0))
+        wait(number, 8.0, rng, log, lambda victim=process: victim.poll() is not None)
         assert process.poll() is None, process.communicate()
         process.kill()
         process.communicate()
     disturbed = len(place.executions())
     place.ablate("run", "study.yaml")
-    assert_recorded_once(place, trials=150, steps=3)
+    assert_recorded_once(place, trials=90, steps=3)
 
     executions = Counter((fault, seed) for fault, seed, _ in place.executions())
-    again = sum(executions.values()) - 150
+    again = sum(executions.values()) - 90
     print(
         f"{KILLS_WITHOUT_RAY} + {KILLS_WITH_RAY} kills, {disturbed} starts of trials before the last run, {again} again"
     )

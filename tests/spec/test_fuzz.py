@@ -57,8 +57,7 @@ def taken_or_refused(folder, text):
         assert "\n" not in str(problem)
 
 
-@FUZZ
-@given(
+damaged_texts = given(
     st.sampled_from(EXAMPLES),
     st.lists(
         st.tuples(st.floats(0, 1), st.integers(0, 12), st.text(alphabet=NOISE, max_size=4)),
@@ -66,6 +65,10 @@ def taken_or_refused(folder, text):
         max_size=4,
     ),
 )
+
+
+@FUZZ
+@damaged_texts
 def test_text_with_holes_and_noise(folder, text, edits):
     for place, length, noise in edits:
         start = int(place * len(text))
@@ -92,8 +95,11 @@ odd = st.one_of(
 )
 
 
+edited_documents = given(st.sampled_from(EXAMPLES), st.data())
+
+
 @FUZZ
-@given(st.sampled_from(EXAMPLES), st.data())
+@edited_documents
 def test_documents_with_odd_values(folder, text, data):
     document = copy.deepcopy(load_study(folder.write(text), workload_lookup=lookup).document)
     for _ in range(data.draw(st.integers(1, 3))):
@@ -117,10 +123,27 @@ def test_documents_with_odd_values(folder, text, data):
     taken_or_refused(folder, dump_document(document))
 
 
+any_bytes = given(st.binary(max_size=200))
+
+
 @FUZZ
-@given(st.binary(max_size=200))
+@any_bytes
 def test_bytes(folder, content):
     taken_or_refused(folder, content)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize(
+    ("test", "files", "count"),
+    [
+        (test_text_with_holes_and_noise, damaged_texts, 8_000),
+        (test_documents_with_odd_values, edited_documents, 10_000),
+        (test_bytes, any_bytes, 2_000),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_twenty_thousand_files(folder, test, files, count):
+    settings(FUZZ, max_examples=count)(files(test.hypothesis.inner_test))(folder)
 
 
 @pytest.mark.parametrize(
