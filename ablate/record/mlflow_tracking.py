@@ -29,6 +29,7 @@ from sqlalchemy import bindparam, create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from ablate.errors import StudyError
+from ablate.record.foreign_records import TRIAL_ID
 from ablate.record.moved_folder import move_artifacts
 from ablate.record.sqlite_files import create_sqlite_file, sqlite_url
 from ablate.spec.addresses import concealed, filled_in
@@ -42,6 +43,7 @@ for _name in ("mlflow.store.db", "mlflow.store.db.utils"):  # they log, with a t
 STATUS = {"COMPLETE": "FINISHED", "FAIL": "FAILED", "PRUNED": "KILLED", "WAITING": "SCHEDULED", "RUNNING": "RUNNING"}
 
 POINTS_PER_METRIC = 50
+ATTEMPT = re.compile(r"[1-9][0-9]{0,5}", re.ASCII)
 _LONGEST_PARAM = 6000
 _LONGEST_TAG = 5000
 _BATCH = 900
@@ -146,7 +148,7 @@ class Tracker:
                 page = self._client.search_runs(
                     [self._experiment_id()], run_view_type=ViewType.ALL, max_results=1000, page_token=token
                 )
-                runs += [_tracked(run) for run in page if "ablate.trial_id" in run.data.tags]
+                runs += [_tracked(run) for run in page if _is_ours(run.data.tags)]
                 token = page.token
                 if not token:
                     return runs
@@ -290,6 +292,13 @@ def _short(tags: Mapping[str, str]) -> dict[str, str]:
 
 def _run_tags(tags: Mapping[str, str]) -> list[RunTag]:
     return [RunTag(name, value) for name, value in _short(tags).items()]
+
+
+def _is_ours(tags: Mapping[str, str]) -> bool:
+    """Whether the tags of a run are those of an attempt at a trial: anyone may write to a tracking server."""
+    return bool(
+        TRIAL_ID.fullmatch(tags.get("ablate.trial_id", "")) and ATTEMPT.fullmatch(tags.get("ablate.attempt", "1"))
+    )
 
 
 def _tracked(run: Any) -> TrackedRun:

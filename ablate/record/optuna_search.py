@@ -35,6 +35,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from ablate.errors import StudyError
 from ablate.plan.model import Proposal, SearchResult
 from ablate.plan.space import Answer, Choice, Dimension, Space
+from ablate.record.foreign_records import proposal_fault_of
 from ablate.record.optuna_storage import Ledger
 from ablate.spec.models import EarlyStop, SearchSettings
 
@@ -339,6 +340,12 @@ def _distribution(dim: Dimension) -> BaseDistribution:
 
 def _proposal(trial: FrozenTrial) -> Proposal:
     attributes = trial.user_attrs
+    fault = proposal_fault_of(attributes)
+    if fault is not None:
+        raise StudyError(
+            f"proposal {trial.number} of a search in the store was not written by this toolkit: {fault}; "
+            "remove it there, or give the study another name"
+        )
     return Proposal(
         number=trial.number,
         state=trial.state.name,

@@ -20,6 +20,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from ablate.errors import StudyError
 from ablate.plan.model import Plan, PlannedTrial
+from ablate.record.foreign_records import fault_of, shortened
 from ablate.record.history import decode_metrics, encode_metrics, read_history
 from ablate.record.kept_outcomes import KeptOutcome, keep_outcome, kept_outcome
 from ablate.record.lease import Lease
@@ -162,13 +163,21 @@ class Ledger:
     def close(self) -> None:
         """Let go of the database."""
         self._storage.remove_session()
+        self._storage.engine.dispose()
 
     # --- reading ---
 
     def attempts(self) -> list[LedgerTrial]:
-        """Every attempt at every trial that the ledger has, oldest first."""
+        """Every attempt at every trial that the ledger has, oldest first; what others wrote there is left aside."""
         trials = self._storage.get_all_trials(self._study_id, deepcopy=False)
-        return [_ledger_trial(trial) for trial in trials if "trial_id" in trial.user_attrs]
+        return [_ledger_trial(trial) for trial in trials if fault_of(trial.user_attrs) is None]
+
+    def foreign(self) -> list[str]:
+        """What stands in the study under the names of a trial of ours and is none, each with the reason."""
+        trials = self._storage.get_all_trials(self._study_id, deepcopy=False)
+        named = (trial for trial in trials if "trial_id" in trial.user_attrs)
+        faults = ((trial.number, fault_of(trial.user_attrs)) for trial in named)
+        return [f"trial {number} in the store is left aside: {fault}" for number, fault in faults if fault is not None]
 
     def latest(self) -> dict[str, LedgerTrial]:
         """The highest attempt of each trial, by trial_id."""
@@ -184,8 +193,9 @@ class Ledger:
         return _ledger_trial(self._storage.get_trial(trial.storage_id))
 
     def study_note(self, name: str, default: Any = None) -> Any:
-        """A fact about the whole study."""
-        return self._study.user_attrs.get(name, default)
+        """A fact about the whole study; the default also where what stands there has another type."""
+        found = self._study.user_attrs.get(name, default)
+        return found if default is None or isinstance(found, type(default)) else default
 
     # --- writing ---
 
@@ -265,7 +275,7 @@ class Ledger:
             "state": outcome.state,
             "reason": outcome.reason,
             "value": value if value is None or math.isfinite(value) else str(value),
-            "error": outcome.error,
+            "error": shortened(outcome.error),
         }
         self.note(trial, "outcome", noted)
 

@@ -36,6 +36,8 @@ logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)  # it logs what 
 
 #: What the storage raises where it cannot be read or written: a full disk, a lock that is never free, a lost server.
 STORAGE_ERRORS = (optuna.exceptions.StorageInternalError, SQLAlchemyError)
+#: What Optuna raises where a record in the store is none: no JSON, no distribution.
+READING_ERRORS = (ValueError, TypeError, AttributeError)
 #: A server that was there before is waited for this long.
 PATIENCE_S = 180.0
 RETRY_S = 1.0
@@ -170,6 +172,10 @@ class PatientStorage:
             if name in LOOKUPS:
                 raise
             self._fail(f"it no longer holds what this study had stored there ({error.args[0]})")
+        except READING_ERRORS as error:
+            if not name.startswith("get_"):
+                raise
+            self._fail(f"it holds what Optuna cannot read ({type(error).__name__}: {_reason(error, self._address)})")
         except STORAGE_ERRORS as error:
             if not (self._patience_s and is_passing(error)):
                 self._fail(_reason(error, self._address))

@@ -45,7 +45,8 @@ def _end_orphans(folder: RunFolder, ledger: Ledger, tracker: Tracker) -> list[Fi
         if entry.state != "RUNNING":
             continue
         if entry.outcome is not None:
-            close_run(folder, tracker, ledger, entry, entry.outcome)
+            if _is_there(tracker, entry.attributes.get("mlflow_run_id")):
+                close_run(folder, tracker, ledger, entry, entry.outcome)
             ledger.finish(entry, entry.outcome)
             findings.append(Finding(f"{_name(entry)} had ended as {entry.outcome.state}; its records now say so", True))
         else:
@@ -54,12 +55,17 @@ def _end_orphans(folder: RunFolder, ledger: Ledger, tracker: Tracker) -> list[Fi
     return findings
 
 
+def _is_there(tracker: Tracker, run_id: str | None) -> bool:
+    """Whether MLflow still has a noted run; a server that came back empty has not, and gets a new one later."""
+    return run_id is None or any(run.run_id == run_id for run in tracker.runs())
+
+
 def _agree_with_mlflow(folder: RunFolder, ledger: Ledger, tracker: Tracker) -> list[Finding]:
     runs: dict[tuple[str, int], list[TrackedRun]] = defaultdict(list)
     for tracked in tracker.runs():
         runs[tracked.trial_id, tracked.attempt].append(tracked)
     moved = dict(ledger.study_note("mlflow_runs", {}))
-    findings: list[Finding] = []
+    findings = [Finding(text, False) for text in ledger.foreign()]
     seen: set[tuple[str, int]] = set()
     for entry in ledger.attempts():
         key = (entry.trial_id, entry.attempt)

@@ -77,11 +77,11 @@ def test_a_run_ends_with_its_artifacts_and_is_found_again(tracker, tmp_path):
 
 
 def test_deleted_runs_are_seen_as_such_and_can_be_restored(tracker):
-    run_id = start(tracker, "a5")
+    run_id = start(tracker, "0000000000a5")
     tracker.discard(run_id)
-    assert [run.deleted for run in tracker.runs() if run.trial_id == "a5"] == [True]
+    assert [run.deleted for run in tracker.runs() if run.trial_id == "0000000000a5"] == [True]
     tracker.restore(run_id)
-    assert [run.deleted for run in tracker.runs() if run.trial_id == "a5"] == [False]
+    assert [run.deleted for run in tracker.runs() if run.trial_id == "0000000000a5"] == [False]
 
 
 def test_a_server_that_is_down_is_one_kind_of_error(tmp_path):
