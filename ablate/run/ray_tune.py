@@ -156,7 +156,6 @@ class Session:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._slots, self._counted_at = 1, -COUNT_EVERY_S
-        self._warming: dict[str, list[Any]] = {}
 
     def slots(self) -> int:
         """How many workers run at once, as nodes come and go."""
@@ -165,19 +164,8 @@ class Session:
         return self._slots
 
     def _count_slots(self) -> int:
-        hosts = {host["NodeID"]: workers_on(host, self._run) for host in _hosts()}
-        for node in hosts.keys() - self._warming.keys():
-            self._warming[node] = _warm_up(node, hosts[node]) if self._warming else []
-        slots = max(1, sum(hosts[node] for node in hosts if self._is_warm(node)))
+        slots = max(1, sum(workers_on(host, self._run) for host in _hosts()))
         return slots if self._run.max_concurrent == "auto" else min(slots, self._run.max_concurrent)
-
-    def _is_warm(self, node: str) -> bool:
-        """Whether processes stand ready on a node that joined.
-
-        Tune takes back a worker that is still starting when another trial ends: with short trials it never starts.
-        """
-        waiting = self._warming[node]
-        return not waiting or not ray.wait(waiting, num_returns=len(waiting), timeout=0)[1]
 
     def ask_nodes(self, question: Callable[..., list[str]], *arguments: Any) -> dict[str, list[str]]:
         """Call a function on each node of a cluster that can run workers. Returns: the answers by node's address."""
@@ -281,18 +269,6 @@ class _Fit(threading.Thread):
             self._tuner.fit()
         except Exception as error:  # noqa: BLE001 - whatever stops Ray, the records decide what is left to do
             self.given_up = error
-
-
-@ray.remote(num_cpus=0, max_retries=0)  # type: ignore[untyped-decorator]
-def _import_trial() -> None:
-    """Import this file; and wait, so that as many processes start as tasks."""
-    time.sleep(1.0)
-
-
-def _warm_up(node: str, workers: int) -> list[Any]:
-    """Start processes on a node. Returns: futures."""
-    here = NodeAffinity(node, soft=False)
-    return [_import_trial.options(scheduling_strategy=here).remote() for _ in range(workers)]
 
 
 def _answer(future: Any) -> list[str]:

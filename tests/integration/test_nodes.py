@@ -30,7 +30,7 @@ def train(config, trial):
 STUDY = """
 study: toy
 workload: where:train
-baseline: {{x: 1.0, fault: none, steps: 4, sleep: 0.3, log: {log}}}
+baseline: {{x: 1.0, fault: none, steps: 4, sleep: {sleep}, log: {log}}}
 factors: {{fault: [none, other]}}
 designs: [{{one_at_a_time: [fault]}}]
 seeds: {{count: {seeds}}}
@@ -73,9 +73,9 @@ def nodes(tmp_path, monkeypatch):
         yield start
 
 
-def write(place, address, seeds):
+def write(place, address, seeds, sleep):
     (place.path / "where.py").write_text(WHERE)
-    place.write(STUDY.format(log=place.path / "executions.txt", address=address, seeds=seeds))
+    place.write(STUDY.format(log=place.path / "executions.txt", address=address, seeds=seeds, sleep=sleep))
 
 
 def used_nodes(place):
@@ -85,7 +85,7 @@ def used_nodes(place):
 @pytest.mark.parametrize("how", ["remove", "kill-raylet"])
 def test_a_node_that_joins_is_used_and_one_that_is_lost_costs_what_it_ran(place, nodes, how):
     cluster = nodes(1, 1)
-    write(place, cluster.address, seeds=150)
+    write(place, cluster.address, seeds=10, sleep=4.0)
     process = place.start("run", "study.yaml")
     place.wait_for_executions(2)
     assert len(set(used_nodes(place))) == 1
@@ -94,7 +94,7 @@ def test_a_node_that_joins_is_used_and_one_that_is_lost_costs_what_it_ran(place,
         assert process.poll() is None, "the node that joined was never used"
         time.sleep(0.1)
     cluster.tell(how)
-    place.wait_for_executions(len(place.executions()) + 10)
+    place.wait_for_executions(len(place.executions()) + 2)
     process.terminate()
     _, err = process.communicate(timeout=300)
     assert process.returncode == 130, err
@@ -112,7 +112,7 @@ def test_a_node_that_joins_is_used_and_one_that_is_lost_costs_what_it_ran(place,
 
 def test_the_death_of_a_studys_own_ray_is_named_and_the_next_run_goes_on(place):
     (place.path / "where.py").write_text(WHERE)
-    text = STUDY.format(log=place.path / "executions.txt", address="", seeds=6).replace("address: '', ", "")
+    text = STUDY.format(log=place.path / "executions.txt", address="", seeds=6, sleep=0.3).replace("address: '', ", "")
     place.write(text)
     process = place.start("run", "study.yaml")
     place.wait_for_executions(3)
