@@ -319,7 +319,7 @@ class _Execution:
         with self._stop.on_signals(self._progress.warn):
             check_nodes(session, self._folder, self._workload.train, self._import_path())
             self._prepare(self._to_prepare(todo, searches), session)
-            with self._progress.trials(len(self._plan.trials) + pending, len(todo) + pending, session.slots()):
+            with self._progress.trials(len(self._chosen()) + pending, len(todo) + pending, session.slots()):
                 try:
                     self._rounds(queue, session)
                 finally:
