@@ -111,6 +111,7 @@ class Lease:
         self._beat = 0
         self._renewed = 0.0
         self._held: str | None = None
+        self._loss = "the study is not claimed by this process"
         self._owner = {
             "token": secrets.token_hex(16),
             "host": socket.gethostname(),
@@ -188,10 +189,10 @@ class Lease:
         """
         with self._lock:
             if self._held is None:
-                raise LeaseLostError("the claim on the study was given up")
+                raise LeaseLostError(self._loss)
             if not self._swap(self._held) and not self._stands(stored := self._read()):
-                self._held = None
-                raise LeaseLostError(_lost(stored))
+                self._held, self._loss = None, _lost(stored)
+                raise LeaseLostError(self._loss)
 
     def _stands(self, stored: str | None) -> bool:
         """Whether a claim is this process's own: one whose writing was not confirmed. It is held from now on."""

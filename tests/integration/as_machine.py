@@ -2,11 +2,13 @@
 
     python as_machine.py HOST STUDY_FILE [EXPIRY_S]
 
-A claim that is watched for a minute elsewhere is watched for EXPIRY_S seconds here, with a heart that beats as much
-faster.
+It begins once a file `go` is there, since what is imported takes its time. A claim that is watched for a minute
+elsewhere is watched for EXPIRY_S seconds here, with a heart that beats as much faster.
 """
 
 import sys
+import time
+from pathlib import Path
 
 from ablate.record import lease
 from tests.integration.kill_at import run
@@ -20,6 +22,8 @@ def main():
         scale = float(expiry[0]) / lease.EXPIRY_S
         for name in ("BEAT_S", "EXPIRY_S", "FENCE_S", "RETRY_S"):
             setattr(lease, name, getattr(lease, name) * scale)
+    while not Path("go").exists():
+        time.sleep(0.02)
     try:
         return run(file)
     except lease.StudyError as error:

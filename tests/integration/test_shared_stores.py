@@ -31,7 +31,7 @@ EXPIRY_S = 12
 STUDY = """
 study: {study}
 workload: toy_workload:train
-baseline: {{x: 1.0, fault: none, steps: 3, sleep: {sleep}, log: {log}}}
+baseline: {{x: 1.0, fault: none, steps: 3, sleep: {sleep}, log: executions.txt}}
 factors: {{fault: [none, a, b]}}
 designs: [{{one_at_a_time: [fault]}}]
 seeds: {{count: {seeds}}}
@@ -76,7 +76,7 @@ def machine(tmp_path):
 
 def write(place, database, study, *, tracking=None, seeds=3, sleep=0.0):
     track = {"optuna": database.address()} | ({"mlflow": tracking.address} if tracking else {})
-    text = STUDY.format(study=study, sleep=sleep, seeds=seeds, log=place.path / "executions.txt")
+    text = STUDY.format(study=study, sleep=sleep, seeds=seeds)
     place.write(text + "track:\n" + "".join(f"  {key}: '{value}'\n" for key, value in track.items()))
 
 
@@ -86,7 +86,9 @@ def start(place, *command):
     return subprocess.Popen([sys.executable, *map(str, command)], env=environment, **arguments)
 
 
-def start_as(place, host):
+def start_as(place, host, go=True):
+    if go:
+        (place.path / "go").touch()
     return start(place, AS_MACHINE, host, "study.yaml", EXPIRY_S)
 
 
@@ -131,7 +133,7 @@ def test_a_study_on_servers_is_killed_and_resumed(database, tracking, machine):
 
     # the same numbers as without servers
     other = machine("there")
-    other.write(STUDY.format(study="killed", sleep=0.0, seeds=3, log=other.path / "executions.txt"))
+    other.write(STUDY.format(study="killed", sleep=0.0, seeds=3))
     ended(start(other, KILL_AT, "study.yaml"))
     assert other.final_metrics("killed") == place.final_metrics("killed")
     assert {(run.data.tags["ablate.arm"], int(run.data.tags["ablate.seed"])): run.data.metrics["loss"]
@@ -159,10 +161,12 @@ def test_two_machines_run_different_studies_in_one_store(database, machine):
 def test_the_same_study_is_refused_until_its_dead_owner_has_expired(database, machine):
     alpha, beta = machine("alpha"), machine("beta")
     for place in (alpha, beta):
-        write(place, database, "contended", sleep=0.3)
+        write(place, database, "contended", sleep=0.8)
+    second = start_as(beta, "beta", go=False)
     first = start_as(alpha, "alpha")
     alpha.wait_for_executions(1)
-    output = ended(start_as(beta, "beta"), code=1)
+    (beta.path / "go").touch()
+    output = ended(second, code=1)
     where = re.escape(str(alpha.path / "runs/contended"))
     assert re.search(rf"the study is being run by process {first.pid} on alpha \({where}\) since ", output)
     assert beta.executions() == []
@@ -181,7 +185,7 @@ def test_the_same_study_is_refused_until_its_dead_owner_has_expired(database, ma
 def test_an_owner_that_was_suspended_writes_nothing_any_more(database, machine):
     alpha, beta = machine("alpha"), machine("beta")
     for place in (alpha, beta):
-        write(place, database, "suspended", sleep=0.3)
+        write(place, database, "suspended", sleep=0.8)
     first = start_as(alpha, "alpha")
     alpha.wait_for_executions(2)
     first.send_signal(signal.SIGSTOP)
@@ -196,7 +200,7 @@ def test_an_owner_that_was_suspended_writes_nothing_any_more(database, machine):
 
 def test_a_server_that_is_away_for_a_while_is_waited_for(database, machine):
     place = machine("here")
-    write(place, database, "patient", sleep=0.1)
+    write(place, database, "patient", sleep=0.4)
     process = start_as(place, "here")
     place.wait_for_executions(3)
     database.stop()
@@ -213,7 +217,7 @@ def test_a_server_that_is_away_for_a_while_is_waited_for(database, machine):
 
 def test_a_store_that_comes_back_empty_is_filled_from_the_run_folder(database, machine):
     place = machine("here")
-    write(place, database, "emptied", sleep=0.3)
+    write(place, database, "emptied", sleep=0.8)
     process = start_as(place, "here")
     place.wait_for_executions(4)
     database.stop()

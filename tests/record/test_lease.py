@@ -112,7 +112,7 @@ def test_a_dead_holder_expires_and_finds_out(contender):
     alpha.hold()  # a claim that was renewed just now, as far as alpha knows
     alphas_clock.now += FENCE_S + 1
     for _ in range(2):
-        with pytest.raises(LeaseLostError):
+        with pytest.raises(LeaseLostError, match=r"the study was taken over by process \d+ on beta"):
             alpha.hold()
     alpha.release()
     assert stored(contender)["host"] == "beta", "what is not one's own is not given up"
