@@ -12,7 +12,8 @@ pytestmark = pytest.mark.slow
 
 CLUSTER = """
 import ray, sys
-ray.init(address="local", num_cpus=2, num_gpus=1, resources={"licence": 1}, include_dashboard=False, log_to_driver=False)
+own = {"address": "local", "include_dashboard": False}
+ray.init(**own, num_cpus=2, num_gpus=1, resources={"licence": 1}, log_to_driver=False)
 print(ray.get_runtime_context().gcs_address, flush=True)
 sys.stdin.read()
 """
