@@ -15,6 +15,7 @@ from ablate.record.optuna_storage import Ledger, open_storage
 from ablate.spec.models import EarlyStop
 from tests.spec.example import FREE, Folder
 
+IDS = ["0123456789ab", "ba9876543210"]
 CHOICES = """
 study: hunt
 workload: free
@@ -74,7 +75,7 @@ class Search:
             if isinstance(made, str):
                 self.record.reject(number, answer, made)
                 continue
-            self.record.enter(number, answer, made.label, (0, 1), ["a", "b"])
+            self.record.enter(number, answer, made.label, (0, 1), IDS)
             values = made.config
             loss = (math.log(values["x"]) - 1) ** 2 + (values["y"] - 4) ** 2 / 9 + values["deep"] * 0.1
             if number % 7 == 6:
@@ -182,7 +183,7 @@ def test_what_is_behind_is_said_to_be(folder, kind):
     stopped = 0
     for index in range(12):
         number, answer = search.record.ask()
-        search.record.enter(number, answer, f"search-1/{number}", (0,), ["a"])
+        search.record.enter(number, answer, f"search-1/{number}", (0,), IDS[:1])
         for step in range(10, 90, 10):
             level = 1.0 if index % 3 == 0 else 9.0
             if search.record.report(number, step, level - index / 100):
@@ -204,7 +205,7 @@ def test_what_is_behind_is_said_to_be(folder, kind):
 
 def test_a_sampler_is_told_of_arms_that_were_trained_before(folder):
     search = Search(folder, "tpe")
-    search.record.warm_start({"x": 1.0, "y": 2, "mode": "plain"}, "baseline", (0, 1), ["a", "b"], [0.25])
+    search.record.warm_start({"x": 1.0, "y": 2, "mode": "plain"}, "baseline", (0, 1), IDS, [0.25])
     (warm,) = search.record.proposals()
     assert (warm.arm, warm.objectives, warm.warm_start, warm.own) == ("baseline", (0.25,), True, False)
     search.step()
@@ -214,7 +215,7 @@ def test_a_sampler_is_told_of_arms_that_were_trained_before(folder):
 
 def test_another_search_under_the_same_name_is_refused(folder):
     search = Search(folder, "tpe")
-    search.record.warm_start({"x": 1.0, "y": 2, "mode": "plain"}, "baseline", (0, 1), ["a", "b"], [0.25])
+    search.record.warm_start({"x": 1.0, "y": 2, "mode": "plain"}, "baseline", (0, 1), IDS, [0.25])
     with pytest.raises(StudyError) as caught:
         Search(folder, "gp", edits=[("max: 9", "max: 10")])
     assert str(caught.value) == (
