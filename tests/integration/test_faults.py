@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -258,3 +259,20 @@ def test_json_of_the_plan_knows_what_is_done(place):
     plan = json.loads(place.ablate("plan", "study.yaml", "--json")[0])
     assert [trial["state"] for trial in plan["trials"]] == ["WAITING"] * 2
     assert not (place.path / "runs").exists()
+
+
+@pytest.mark.campaign
+def test_a_second_interrupt_ends_at_once_and_loses_nothing(place, interrupt):
+    place.write(study_text(place, ("none", "other"), seeds=2, sleep=30.0))
+    process = place.start("run", "study.yaml")
+    place.wait_for_executions(1)
+    interrupt(process)
+    time.sleep(0.3)
+    interrupt(process)
+    began = time.monotonic()
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert time.monotonic() - began < 25  # a step of a trial takes longer
+    assert place.status()["states"]["RUNNING"] == 0
+    place.write(study_text(place, ("none", "other"), seeds=2, sleep=0.0))
+    place.ablate("check", "toy")
