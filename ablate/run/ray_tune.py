@@ -290,15 +290,22 @@ def _prepare(function: str, config: dict[str, Any], shared_dir: str, import_path
 
 def _trial(config: dict[str, Any]) -> None:
     """The function that Tune runs in a worker."""
+    stopped = False
 
     def send(message: Message) -> None:
+        nonlocal stopped
+        if stopped:  # Tune listens no more; another report would wait for ever
+            raise TrialStopped
         try:
             tune.report({"message": message.to_json()})
         except SystemExit:  # how Tune ends a trial's thread
+            stopped = True
             raise TrialStopped from None
 
     device = "cuda" if ray.get_runtime_context().get_accelerator_ids().get("GPU") else "cpu"
     run_trial(Assignment.from_json(config["assignment"]), device, send)
+    if stopped:
+        raise SystemExit(0)  # a return would report once more, and the worker would never be free again
 
 
 def _name(trial: Any) -> str:

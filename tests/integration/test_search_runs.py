@@ -130,3 +130,14 @@ def test_nuisance_factors_are_tuned_for_each_arm(place, tmp_path_factory):
         assert set(own["config.x"]) == {best}
         assert list(own["seed"]) == [0, 1]
     assert len(frame) == 2 * 3 * 2 + 2 * 2
+
+
+def test_what_is_stopped_early_frees_its_worker(place):
+    text = SEARCH.format(log=place.path / "executions.txt").replace("TRIALS", "6").replace("sleep: 0.0", "sleep: 0.02")
+    place.write(text)
+    place.ablate("run", "study.yaml")
+    study = place.study()
+    states = Counter(study.trials()["state"])
+    assert not study.plan.pending
+    assert states.keys() == {"COMPLETE", "PRUNED"}
+    assert states["PRUNED"] > 0
