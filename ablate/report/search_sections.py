@@ -165,7 +165,7 @@ def _shrinkage_sentences(evidence: Evidence, design: Design, table: pd.DataFrame
     n = int((progress["state"] == "COMPLETE").sum())
     first = table.iloc[0]
     text = (
-        f"the best of {n} looked {number(first['found'], 3)} from the baseline over {first['n_found']} search seeds; "
+        f"the best of {n} looked {number(first['found'], 3)} from the baseline over {_seeds(first['n_found'], 'search ')}; "
         f"on {first['n_pairs']} fresh seeds, read on the report split, it is {number(first['confirmed'], 3)} "
         f"{interval(first['low'], first['high'])}"
     )
@@ -176,6 +176,10 @@ def _shrinkage_sentences(evidence: Evidence, design: Design, table: pd.DataFrame
         "trial better than it is."
     )
     return [Sentence(f"{text}.", design.name), Sentence(luck)] if n > 1 else [Sentence(f"{text}.", design.name)]
+
+
+def _seeds(count: int, kind: str = "") -> str:
+    return f"{count} {kind}{'seed' if count == 1 else 'seeds'}"
 
 
 def _shrinkage_table(evidence: Evidence, index: int, table: pd.DataFrame) -> Table:
@@ -190,7 +194,7 @@ def _shrinkage_table(evidence: Evidence, index: int, table: pd.DataFrame) -> Tab
         {
             "winner": lambda row: Cell(row["arm"], href=evidence.anchors.get(row["arm"], "")),
             "verdict": verdict,
-            "in the search": lambda row: Cell(number(row["found"], 3), f"{row['n_found']} seeds"),
+            "in the search": lambda row: Cell(number(row["found"], 3), _seeds(row["n_found"])),
             "confirmed": lambda row: Cell(number(row["confirmed"], 3), f"{row['n_pairs']} pairs"),
             "simultaneous interval": lambda row: Cell(interval(row["low"], row["high"])),
             "p adjusted": lambda row: Cell(p_value(row["p_adjusted"])),

@@ -91,7 +91,7 @@ def test_winners_stand_beside_what_is_left_of_them() -> None:
     assert "search-1: the best of 64 looked −" in said
     assert "Of 64 arms that are all the same, the best by one seed each would look 2.3 SDs of a trial better" in said
     assert [block.name for block in made.blocks] == ["shrinkage-1", "confirm-1"]
-    assert [row[2].sub for row in made.blocks[1].rows] == ["1 seeds", "1 seeds"]
+    assert [row[2].sub for row in made.blocks[1].rows] == ["1 seed", "1 seed"]
 
 
 def test_effects_over_drawn_data_have_an_interval_for_the_next() -> None:
