@@ -166,7 +166,8 @@ def _shrinkage_sentences(evidence: Evidence, design: Design, table: pd.DataFrame
     first = table.iloc[0]
     text = (
         f"the best of {n} looked {number(first['found'], 3)} from the baseline over "
-        f"{_seeds(first['n_found'], 'search ')}; on {first['n_pairs']} fresh seeds, read on the report split, it is {number(first['confirmed'], 3)} "
+        f"{_seeds(first['n_found'], 'search ')}; "
+        f"on {first['n_pairs']} fresh seeds, read on the report split, it is {number(first['confirmed'], 3)} "
         f"{interval(first['low'], first['high'])}"
     )
     if math.isfinite(first["kept"]):
