@@ -33,7 +33,7 @@ WORDS += ["(((", "kl.beta > 0", "latent == 'discrete'"]
 KEYS = ["kl.schedule", "x", "values", "min", "when", "data", "rate", ""]
 EXAMPLES = [RICH, FREE_STUDY]
 FUZZ = settings(
-    max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=70, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
