@@ -112,7 +112,7 @@ def test_a_node_that_joins_is_used_and_one_that_is_lost_costs_what_it_ran(place,
 
 def test_the_death_of_a_studys_own_ray_is_named_and_the_next_run_goes_on(place):
     (place.path / "where.py").write_text(WHERE)
-    text = STUDY.format(log=place.path / "executions.txt", address="", seeds=6, sleep=0.3).replace("address: '', ", "")
+    text = STUDY.format(log=place.path / "executions.txt", address="", seeds=6, sleep=2.0).replace("address: '', ", "")
     place.write(text)
     process = place.start("run", "study.yaml")
     place.wait_for_executions(3)
