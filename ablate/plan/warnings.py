@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ablate.plan.model import Power
 from ablate.plan.power import least_pairs
 from ablate.spec.checks import NORMALIZED, RAW, one_term_twice
@@ -17,6 +19,12 @@ def plan_warnings(spec: StudySpec, power: Power, family: int) -> list[str]:
         found.append(
             f"the test can never reject: with {spec.seeds.count} seeds the smallest p value is {power.smallest_p:.3g}, "
             f"above alpha {alpha:g}; it takes {least_pairs(alpha)} seeds"
+        )
+    data = spec.baseline.get("data")
+    if "data" in spec.seeds.vary and isinstance(data, Mapping) and data.get("share") == 1:
+        found.append(
+            "seeds.vary: data.seed draws a share of a file, and data.share is 1: every seed has the same data; lower "
+            "data.share, or vary the split instead"
         )
     factors = {factor.path: factor for factor in spec.factors}
     for design in spec.designs:

@@ -324,3 +324,18 @@ metrics: {primary: {name: loss}}
     assert len(set(ids)) == 9
     shared = {trial.trial_id for trial in plain.trials}
     assert shared & set(ids) == {trial.trial_id for trial in plan.trials if trial.seed == 0}
+
+
+@pytest.mark.parametrize(("share", "warned"), [(1, True), (0.5, False)])
+def test_a_file_that_is_used_whole_is_the_same_for_every_seed(folder, share, warned):
+    text = f"""
+study: drawn
+workload: free
+baseline: {{x: 1, data: {{seed: 0, share: {share}}}}}
+factors: {{x: [1, 2]}}
+designs: [{{grid: x}}]
+seeds: {{count: 6, vary: [data]}}
+metrics: {{primary: {{name: loss}}}}
+"""
+    warnings = make_plan(folder.load(text), FREE).warnings
+    assert any("every seed has the same data" in warning for warning in warnings) == warned
