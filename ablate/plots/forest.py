@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from ablate.plots.style import GREY, INK, PALE, SKY, VERDICT_STYLE, hatch_floor, label_rows, new_axes, tidy
+from ablate.plots.style import GREY, PALE, SKY, VERDICT_STYLE, difference_rows, tidy
 
 
 def forest(
@@ -26,15 +26,10 @@ def forest(
         sesoi: half-width of the shaded band in which a difference doesn't matter.
         noise: half-width of the A/A noise floor, drawn hatched.
     """
-    rows = label_rows([str(arm) for arm in table["arm"]])
-    axes = new_axes(7.0, 1.5 + rows.height) if axes is None else axes
+    axes, rows = difference_rows([str(arm) for arm in table["arm"]], sesoi=sesoi, noise=noise, axes=axes)
     verdicts = [name if isinstance(name, str) else "" for name in table["verdict"]] if "verdict" in table else []
     names = verdicts or [""] * len(table)
     numbers = table[["difference", "low", "high"]].to_numpy(dtype=float)
-    if sesoi is not None:
-        axes.axvspan(-sesoi, sesoi, color=PALE, alpha=0.55, lw=0, zorder=0)
-    hatch_floor(axes, noise, horizontal=False)
-    axes.axvline(0, color=INK, lw=0.8, zorder=1)
     for y, (difference, low, high), name in zip(rows.y, numbers, names, strict=True):
         _row(axes, y, difference, low, high, name)
     rows.put(axes)

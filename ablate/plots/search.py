@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from ablate.plots.style import BLUE, GREY, INK, ORANGE, PALE, SKY, VERMILION, hatch_floor, label_rows, new_axes, tidy
+from ablate.plots.style import BLUE, GREY, INK, ORANGE, SKY, VERMILION, difference_rows, new_axes, tidy
 
 STATES = {"COMPLETE": (BLUE, "o"), "PRUNED": (ORANGE, "v"), "FAIL": (VERMILION, "x")}
 """Colour and marker of a proposal by how it ended."""
@@ -78,13 +78,8 @@ def shrinkage(
 
     Args:
         table: a row a winner: `arm, found, confirmed, low, high`.
-    """  # fmt: skip
-    rows = label_rows([str(arm) for arm in table["arm"]])
-    axes = new_axes(7.0, 1.5 + rows.height) if axes is None else axes
-    if sesoi is not None:
-        axes.axvspan(-sesoi, sesoi, color=PALE, alpha=0.55, lw=0, zorder=0)
-    hatch_floor(axes, noise, horizontal=False)
-    axes.axvline(0, color=INK, lw=0.8, zorder=1)
+    """
+    axes, rows = difference_rows([str(arm) for arm in table["arm"]], sesoi=sesoi, noise=noise, axes=axes)
     numbers = table[["found", "confirmed", "low", "high"]].to_numpy(dtype=float)
     for y, (found, confirmed, low, high) in zip(rows.y, numbers, strict=True):
         if np.isfinite(low) and np.isfinite(high):
@@ -122,12 +117,7 @@ def random_effects(
     Args:
         table: a row an arm: `arm, mean, low, high, new_low, new_high`.
     """
-    rows = label_rows([str(arm) for arm in table["arm"]])
-    axes = new_axes(7.0, 1.5 + rows.height) if axes is None else axes
-    if sesoi is not None:
-        axes.axvspan(-sesoi, sesoi, color=PALE, alpha=0.55, lw=0, zorder=0)
-    hatch_floor(axes, noise, horizontal=False)
-    axes.axvline(0, color=INK, lw=0.8, zorder=1)
+    axes, rows = difference_rows([str(arm) for arm in table["arm"]], sesoi=sesoi, noise=noise, axes=axes)
     numbers = table[["mean", "low", "high", "new_low", "new_high"]].to_numpy(dtype=float)
     for y, (mean, low, high, new_low, new_high) in zip(rows.y, numbers, strict=True):
         axes.plot([new_low, new_high], [y, y], "-", color=SKY, lw=5, alpha=0.6, solid_capstyle="butt", zorder=2)

@@ -151,3 +151,19 @@ def hatch_floor(axes: Axes, noise: float | None, *, centre: float = 0.0, horizon
         return
     span = axes.axhspan if horizontal else axes.axvspan
     span(centre - noise, centre + noise, facecolor="none", edgecolor=SKY, hatch="////", lw=0, alpha=0.35, zorder=0)
+
+
+def difference_rows(
+    labels: Sequence[str], *, sesoi: float | None, noise: float | None, axes: Axes | None
+) -> tuple[Axes, Rows]:
+    """Axes for differences to the baseline, a row a label: 0, the band too small to matter, the A/A noise floor.
+
+    Returns: the Axes, a new one where None is given, and the rows, to be put once all is drawn.
+    """
+    rows = label_rows(labels)
+    axes = new_axes(7.0, 1.5 + rows.height) if axes is None else axes
+    if sesoi is not None:
+        axes.axvspan(-sesoi, sesoi, color=PALE, alpha=0.55, lw=0, zorder=0)
+    hatch_floor(axes, noise, horizontal=False)
+    axes.axvline(0, color=INK, lw=0.8, zorder=1)
+    return axes, rows
