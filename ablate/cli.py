@@ -22,6 +22,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # boxes around the help would cost more than all the rest of it
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Ablation studies: plan them, run them, and read what they can honestly say.",
 )
@@ -160,7 +161,7 @@ def plan(
         int | None, typer.Option(min=1, metavar="N", help="Show what each design finds out with N trials.")
     ] = None,
 ) -> None:
-    """Show arms, trials, cost and what the study can conclude; starts nothing."""
+    """Show arms, trials, cost and what can be concluded. Starts nothing."""
     from ablate.plan.describe import plan_json
 
     planned, workload = _load_plan(file, overrides, seeds, runs)
@@ -244,7 +245,7 @@ def terms(
     runs: Runs = DEFAULT_RUNS,
     overrides: Set = None,
 ) -> None:
-    """Show what the data can tell apart of terms and arms, by the reference pass alone."""
+    """Show which terms and arms the data can tell apart. Makes the reference pass alone."""
     from ablate.plan.geometry import geometry_json
     from ablate.run.geometry import measure_study, measured_geometry
 
@@ -351,7 +352,7 @@ def _up_to_date_report(folder: Path, rebuild: bool) -> Path:
 
 @app.command()
 def status(name: Name, json: Json = False, runs: Runs = DEFAULT_RUNS) -> None:
-    """Count a study's trials by state, with failures and the time left."""
+    """Count trials by state, with failures and the time left."""
     from ablate.run.status import status_of
 
     found = status_of(_open(name, runs))

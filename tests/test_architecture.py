@@ -90,7 +90,7 @@ def test_no_file_has_a_name_that_says_nothing(name):
 def loaded_after(code: str) -> set[str]:
     probe = f"import sys\n{code}\nprint(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True, cwd=ROOT)
-    return set(done.stdout.split())
+    return set(done.stdout.splitlines()[-1].split())
 
 
 @pytest.mark.parametrize(
@@ -105,6 +105,17 @@ def loaded_after(code: str) -> set[str]:
 )
 def test_light_modules_load_nothing_heavy(code):
     assert loaded_after(code) & set(HEAVY) == set()
+
+
+def test_help_loads_little_beyond_typer():
+    code = """
+import ablate.cli
+try:
+    ablate.cli.app(['--help'])
+except SystemExit as end:
+    assert not end.code, end.code
+"""
+    assert loaded_after(code) & {*HEAVY, "numpy", "pydantic", "rich"} == set()
 
 
 def test_validating_a_built_in_workload_loads_nothing_heavy():
