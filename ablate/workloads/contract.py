@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import posixpath
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -135,6 +137,42 @@ TrainFunction = Callable[[Mapping[str, Any], Trial], Metrics]
 
 
 @dataclass(frozen=True)
+class PackMember:
+    """One trial of a pack: of trials that a workload trains together, in one process.
+
+    Attributes:
+        config: its whole configuration.
+        trial: as a trial function gets it. `report` may raise TrialStopped: this member is to leave then.
+        end: called once when it leaves: with its final metrics, or with the exception that ended it. An exception
+            that no single member is to blame for is raised by the pack function instead; its members are then
+            trained again one by one.
+        turn: a context in which the process works for this member alone: what it prints is this member's, and so is
+            the time. All else is shared equally by the members that have not left.
+    """
+
+    config: Mapping[str, Any]
+    trial: Trial
+    end: Callable[[Metrics | Exception], None]
+    turn: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+
+
+PackFunction = Callable[[Sequence[PackMember]], None]
+
+
+@dataclass(frozen=True)
+class PackCost:
+    """What a pack of some size costs on the machine where it was measured.
+
+    Attributes:
+        step_s: seconds of one step of the whole pack.
+        peak_bytes: most memory the process held, all told.
+    """
+
+    step_s: float
+    peak_bytes: int
+
+
+@dataclass(frozen=True)
 class Prepared:
     """Data and reference tables that stand ready in the study's shared folder.
 
@@ -190,6 +228,10 @@ class Workload:
         later: path -> the value that means what was before the path existed: with it, it is no part of a
             trial's identity either.
         sources: packages and modules whose source files make up the code hash.
+        pack: `module:function` (members) -> None, a PackFunction: trains trials together, each with the bits it has
+            alone. None: trials are trained one by one.
+        pack_key: config -> what configurations that can train together have in common.
+        pack_costs: `module:function` (config, shared_dir, sizes) -> {size: PackCost}, measured in the calling process.
         metrics: every metric it reports; None: not known before it runs.
         primary: metric that an `ablate init` file compares.
     """
@@ -206,5 +248,8 @@ class Workload:
     check: Callable[[Mapping[str, Any]], None] = lambda _config: None
     later: Mapping[str, Any] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
+    pack: str | None = None
+    pack_key: Callable[[Mapping[str, Any]], str] | None = None
+    pack_costs: str | None = None
     metrics: frozenset[str] | None = None
     primary: str = ""
