@@ -1,26 +1,42 @@
 """What a trial costs beside its training: trivial trials through Ray Tune, Optuna and MLflow.
 
-    python benchmarks/orchestration.py [TRIALS]
+    python benchmarks/orchestration.py [TRIALS] [--records-only] [--profile FILE]
 
-Prints seconds of wall time a trial, from the first trial's start to the last one's end, so without the start of Ray
-and of the two databases; and the same with neither record, which is Ray's part.
+Milliseconds of wall time a trial: of Ray Tune with a driver that writes nothing; of the records without Ray, which are
+fed what workers would send; and of a whole run, from the first trial's start to the last one's end. Starting Ray and
+making the two databases is none of them. Commits are counted in the records without Ray, which `--profile` profiles.
 """
 
+from __future__ import annotations
+
+import argparse
 import contextlib
+import cProfile
 import os
 import platform
-import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
+from sqlalchemy import Connection, Engine, event
 
+from ablate.plan.model import Plan
+from ablate.plan.planning import make_plan
 from ablate.record.frames import open_study
-from ablate.run.assignment import Assignment
+from ablate.record.mlflow_tracking import Tracker
+from ablate.record.optuna_storage import Ledger
+from ablate.record.run_folder import RunFolder
+from ablate.run.assignment import Assignment, Ending, Message
 from ablate.run.calling import run_study
 from ablate.run.ray_tune import ray_session
+from ablate.run.recorder import Recorder
+from ablate.spec.loading import load_study
 from ablate.spec.models import Run
+from ablate.workloads import find_workload, import_path
+from ablate.workloads.contract import Row
 
 STUDY = """
 study: trivial
@@ -33,71 +49,147 @@ metrics: {{primary: {{name: loss}}}}
 """
 WORKLOAD = """
 def train(config, trial):
-    trial.report(1, {"loss": 1.0})
+    trial.report(1, {"loss": 2.0})
     return {"loss": config["x"]}
 """
+PROVENANCE = {"provenance": {"code_hash": "0" * 64, "git_commit": "0" * 40, "torch": "2.13.0", "device": "cpu"}}
 
 
-class NoRecords:
-    """A driver that hands out trials and remembers when they ended, nothing else."""
+class WithoutRecords:
+    """A driver that hands out trials and notes when they begin and end, nothing else."""
 
-    def __init__(self, count, folder):
+    def __init__(self, count: int, folder: Path) -> None:
         self._left = list(range(count))
         self._folder = folder
-        self._running = set()
-        self.times = []
+        self._running: set[str] = set()
+        self.times: list[float] = []
 
-    def next_assignment(self):
+    def next_assignment(self) -> Assignment | None:
         if not self._left:
             return None
         name = f"{self._left.pop():012d}"
         self._running.add(name)
         self.times.append(time.perf_counter())
         folder = self._folder / name
-        paths = {"checkpoint_dir": str(folder), "shared_dir": str(folder), "output_file": str(folder / "output.txt")}
         return Assignment(
-            name, 1, "trivial_workload:train", {"x": 0.0}, None, {}, 0, 0, **paths, import_path=(str(self._folder),)
+            trial_id=name,
+            attempt=1,
+            train="trivial_workload:train",
+            config={"x": 0.0},
+            baseline=None,
+            evaluation={},
+            seed=0,
+            replicate=0,
+            checkpoint_dir=str(folder),
+            shared_dir=str(folder),
+            output_file=str(folder / "output.txt"),
+            import_path=(str(self._folder),),
+            flush_on="loss",
         )
 
-    def exhausted(self):
+    def exhausted(self) -> bool:
         return not self._left and not self._running
 
-    def should_stop(self):
+    def should_stop(self) -> bool:
         return False
 
-    def receive(self, message):
+    def receive(self, message: Message) -> bool:
         if message.ending is not None:
             self._running.discard(message.trial_id)
             self.times.append(time.perf_counter())
+        return False
 
-    def left(self, trial_id):
+    def left(self, trial_id: str) -> None:
         pass
 
-    def died(self, trial_id, why):
+    def died(self, trial_id: str, why: str, *, crowded: bool = False) -> None:
         raise RuntimeError(why)
 
-    def abort(self):
+    def abort(self) -> None:
         pass
 
 
-def main():
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else 64
-    print(f"{platform.platform()}, {os.cpu_count()} cores, {count} trials")
-    with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
-        folder = Path(name)
-        (folder / "trivial_workload.py").write_text(WORKLOAD)
-        (folder / "study.yaml").write_text(STUDY.format(seeds=count // 2))
-        with ray_session(Run()) as session:
-            alone = NoRecords(count, folder / "alone")
-            (folder / "alone").mkdir()
-            (folder / "alone" / "trivial_workload.py").write_text(WORKLOAD)
-            session.run_round(alone, folder / "ray")
-        print(f"Ray alone:     {(max(alone.times) - min(alone.times)) / count * 1000:.0f} ms a trial")
-        run_study("study.yaml")
-        frame = open_study("trivial").trials()
-        ends = frame["started"] + pd.to_timedelta(frame["duration_s"], unit="s")
-        seconds = (ends.max() - frame["started"].min()).total_seconds()
-        print(f"with records:  {seconds / count * 1000:.0f} ms a trial")
+def ray_alone(count: int, folder: Path) -> float:
+    """Seconds a trial of Ray Tune."""
+    folder.mkdir()
+    (folder / "trivial_workload.py").write_text(WORKLOAD)
+    driver = WithoutRecords(count, folder)
+    with ray_session(Run()) as session:
+        session.run_round(driver, folder / "ray")
+    return (max(driver.times) - min(driver.times)) / count
+
+
+def records_alone(folder: Path, plan: Plan, profiler: cProfile.Profile | None = None) -> float:
+    """Seconds a trial of the two records, each fed two points a metric and the ending."""
+    (folder / "artifacts").mkdir(parents=True)
+    ledger, tracker = Ledger.create(None, folder, plan.spec.study, "minimize"), Tracker(None, folder, plan.spec.study)
+    tracker.open_study({})
+    ledger.add(plan.trials, plan)
+    entries = ledger.latest()
+    recorder = Recorder(RunFolder(folder), ledger, tracker, plan.spec.metrics.primary)
+
+    def record() -> None:
+        for trial in plan.trials:
+            recorder.begin(trial, entries[trial.trial_id], PROVENANCE)
+            first, last = (Row(step, time.time(), {"loss": float(step)}) for step in (1, 2))
+            recorder.receive(Message(trial.trial_id, 1, (first,)))
+            recorder.receive(Message(trial.trial_id, 1, (last,), ending=Ending(metrics=last.metrics)))
+
+    with commits_counted() as commits:
+        began = time.perf_counter()
+        profiler.runcall(record) if profiler else record()
+        seconds = (time.perf_counter() - began) / len(plan.trials)
+    ledger.close()
+    counts = ", ".join(f"{name} {number / len(plan.trials):.1f}" for name, number in sorted(commits.items()))
+    print(f"commits a trial: {counts}")
+    return seconds
+
+
+@contextlib.contextmanager
+def commits_counted() -> Iterator[Counter[str]]:
+    """Commits by the name of their sqlite file."""
+    commits: Counter[str] = Counter()
+
+    def count(connection: Connection) -> None:
+        commits[Path(connection.engine.url.database or "").name] += 1
+
+    event.listen(Engine, "commit", count)
+    try:
+        yield commits
+    finally:
+        event.remove(Engine, "commit", count)
+
+
+def whole_run(study_file: Path) -> float:
+    """Seconds a trial of a run with everything."""
+    run_study(study_file)
+    frame = open_study("trivial").trials()
+    ends = frame["started"] + pd.to_timedelta(frame["duration_s"], unit="s")
+    return float((ends.max() - frame["started"].min()).total_seconds()) / len(frame)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("trials", nargs="?", type=int, default=192)
+    parser.add_argument("--records-only", action="store_true")
+    parser.add_argument("--profile", type=Path, help="where to write the profile of the records, for pstats")
+    arguments = parser.parse_args()
+    profile_file = arguments.profile.resolve() if arguments.profile else None
+    load = f"load {os.getloadavg()[0]:.1f}"
+    print(f"{platform.platform()}, {os.cpu_count()} cores, {load}, {arguments.trials} trials")
+    with tempfile.TemporaryDirectory() as name, contextlib.chdir(name), import_path(name):
+        Path("trivial_workload.py").write_text(WORKLOAD)
+        Path("study.yaml").write_text(STUDY.format(seeds=arguments.trials // 2))
+        spec = load_study("study.yaml", workload_lookup=find_workload)
+        profiler = cProfile.Profile() if profile_file else None
+        seconds = records_alone(Path("records"), make_plan(spec, find_workload(spec.workload)), profiler)
+        print(f"records alone:   {seconds * 1000:.0f} ms a trial")
+        if profiler and profile_file:
+            profiler.dump_stats(profile_file)
+        if arguments.records_only:
+            return
+        print(f"Ray Tune alone:  {ray_alone(arguments.trials, Path('alone').resolve()) * 1000:.0f} ms a trial")
+        print(f"with records:    {whole_run(Path('study.yaml')) * 1000:.0f} ms a trial")
 
 
 if __name__ == "__main__":
