@@ -231,7 +231,10 @@ class Workload:
         pack: `module:function` (members) -> None, a PackFunction: trains trials together, each with the bits it has
             alone. None: trials are trained one by one.
         pack_key: config -> what configurations that can train together have in common.
-        pack_costs: `module:function` (config, shared_dir, sizes) -> {size: PackCost}, measured in the calling process.
+        pack_costs: `module:function` (config, shared_dir, sizes, device) -> {size: PackCost}, measured in the calling
+            process; a size that it cannot hold is left out.
+        steps: config -> how many steps a trial has, by which a study too short to measure costs is told; None: not
+            known.
         metrics: every metric it reports; None: not known before it runs.
         primary: metric that an `ablate init` file compares.
     """
@@ -251,5 +254,6 @@ class Workload:
     pack: str | None = None
     pack_key: Callable[[Mapping[str, Any]], str] | None = None
     pack_costs: str | None = None
+    steps: Callable[[Mapping[str, Any]], int] | None = None
     metrics: frozenset[str] | None = None
     primary: str = ""
