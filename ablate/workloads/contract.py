@@ -230,7 +230,7 @@ class Workload:
         sources: packages and modules whose source files make up the code hash.
         pack: `module:function` (members) -> None, a PackFunction: trains trials together, each with the bits it has
             alone. None: trials are trained one by one.
-        pack_key: config -> what configurations that can train together have in common.
+        pack_key: config -> what configurations that can train together have in common; None: it trains alone.
         pack_costs: `module:function` (config, shared_dir, sizes, device) -> {size: PackCost}, measured in the calling
             process; a size that it cannot hold is left out.
         steps: config -> how many steps a trial has, by which a study too short to measure costs is told; None: not
@@ -252,7 +252,7 @@ class Workload:
     later: Mapping[str, Any] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     pack: str | None = None
-    pack_key: Callable[[Mapping[str, Any]], str] | None = None
+    pack_key: Callable[[Mapping[str, Any]], str | None] | None = None
     pack_costs: str | None = None
     steps: Callable[[Mapping[str, Any]], int] | None = None
     metrics: frozenset[str] | None = None
