@@ -16,13 +16,12 @@ from ablate.plan.collinear_groups import with_groups
 from ablate.plan.geometry import StudyGeometry, geometry_json, read_geometry
 from ablate.plan.model import Plan, PlannedTrial
 from ablate.plan.planning import Planner
-from ablate.record.history import read_history, value_at
+from ablate.record.history import Point, read_history, value_at
 from ablate.record.optuna_search import search_results
 from ablate.record.optuna_storage import Ledger, LedgerTrial
 from ablate.record.run_folder import RunFolder
 from ablate.spec.addresses import OPTUNA, require_variables
 from ablate.spec.models import StudySpec
-from ablate.workloads.contract import Row
 
 CURVE_COLUMNS = ["trial_id", "step", "metric", "value"]
 
@@ -158,26 +157,24 @@ class Study:
 
     def curves(self) -> pd.DataFrame:
         """Every reported value: trial_id, step, metric, value; from the histories, else thinned from MLflow."""
-        points: dict[str, list[Any]] = {name: [] for name in CURVE_COLUMNS}
         entries = [self.latest[trial.trial_id] for trial in self.plan.trials if trial.trial_id in self.latest]
         thinned = self._curves_of_lost_histories(entries)
+        columns: dict[str, list[Any]] = {name: [] for name in CURVE_COLUMNS}
         for trial in entries:
-            for row in thinned.get(trial.trial_id) or self._history(trial):
-                for name, value in row.metrics.items():
-                    points["trial_id"].append(trial.trial_id)
-                    points["step"].append(row.step)
-                    points["metric"].append(name)
-                    points["value"].append(value)
-        return pd.DataFrame(points).astype({"step": "int64", "value": "float64"})
+            points = thinned.get(trial.trial_id) or self._history(trial)
+            columns["trial_id"] += [trial.trial_id] * len(points)
+            for name, values in zip(CURVE_COLUMNS[1:], zip(*points, strict=True), strict=False):
+                columns[name] += values
+        return pd.DataFrame(columns).astype({"step": "int64", "value": "float64"})
 
-    def _history(self, entry: LedgerTrial) -> list[Row]:
+    def _history(self, entry: LedgerTrial) -> list[Point]:
         path = self.folder.history(entry.trial_id)
         marker = path.parent / "attempt"
         if marker.exists() and int(marker.read_text()) != entry.attempt:
             return []  # of an earlier attempt; this one has not begun
-        return read_history(path)
+        return [(row.step, name, value) for row in read_history(path) for name, value in row.metrics.items()]
 
-    def _curves_of_lost_histories(self, entries: Sequence[LedgerTrial]) -> dict[str, list[Row]]:
+    def _curves_of_lost_histories(self, entries: Sequence[LedgerTrial]) -> dict[str, list[Point]]:
         """What MLflow holds of finished trials whose history file is gone, by trial_id."""
         runs = {
             self._run_id(entry): entry.trial_id
@@ -189,7 +186,7 @@ class Study:
         from ablate.record.mlflow_tracking import Tracker
 
         found = Tracker(self.spec.track.mlflow, self.path, self.spec.study).curves(list(runs))
-        return {runs[run_id]: rows for run_id, rows in found.items()}
+        return {runs[run_id]: points for run_id, points in found.items()}
 
     def _run_id(self, entry: LedgerTrial) -> str:
         """The MLflow run of an attempt: the one noted with the study where it had to be made again, else its own."""

@@ -15,6 +15,9 @@ from typing import Any
 
 from ablate.workloads.contract import Row
 
+Point = tuple[int, str, float]
+"""Step, metric and value of a curve: plain tuples, since a study may have them by the million."""
+
 
 def encode_metrics(metrics: Mapping[str, float]) -> dict[str, float | str]:
     """Metrics as strict JSON values."""

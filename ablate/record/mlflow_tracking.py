@@ -30,6 +30,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from ablate.errors import StudyError
 from ablate.record.foreign_records import TRIAL_ID
+from ablate.record.history import Point
 from ablate.record.moved_folder import move_artifacts
 from ablate.record.sqlite_files import create_sqlite_file, sqlite_url
 from ablate.spec.addresses import concealed, filled_in
@@ -222,8 +223,8 @@ class Tracker:
         with _translated(self._address):
             self._client.delete_run(run_id)
 
-    def curves(self, run_ids: Sequence[str]) -> dict[str, list[Row]]:
-        """The thinned curves of runs, for trials whose history file is gone.
+    def curves(self, run_ids: Sequence[str]) -> dict[str, list[Point]]:
+        """The thinned curves of runs, by step, for trials whose history file is gone.
 
         One query in a thousand runs where the store is a database; a call a metric, which is all that a server
         offers, elsewhere.
@@ -233,15 +234,16 @@ class Tracker:
                 return {run_id: self._curves_from_server(run_id) for run_id in run_ids}
             return self._curves_from_database(run_ids)
 
-    def _curves_from_server(self, run_id: str) -> list[Row]:
+    def _curves_from_server(self, run_id: str) -> list[Point]:
         names = self._client.get_run(run_id).data.metrics
         points = [point for name in names for point in self._client.get_metric_history(run_id, name)]
-        return [Row(point.step, point.timestamp / 1000, {point.key: point.value}) for point in points]
+        points.sort(key=lambda point: (point.step, point.timestamp, point.key))
+        return [(point.step, point.key, point.value) for point in points]
 
-    def _curves_from_database(self, run_ids: Sequence[str]) -> dict[str, list[Row]]:
-        curves: dict[str, list[Row]] = {run_id: [] for run_id in run_ids}
+    def _curves_from_database(self, run_ids: Sequence[str]) -> dict[str, list[Point]]:
+        curves: dict[str, list[Point]] = {run_id: [] for run_id in run_ids}
         query = text(
-            "SELECT run_uuid, key, step, timestamp, value FROM metrics WHERE run_uuid IN :runs "
+            "SELECT run_uuid, step, key, value FROM metrics WHERE run_uuid IN :runs "
             "ORDER BY run_uuid, step, timestamp, key"
         ).bindparams(bindparam("runs", expanding=True))
         engine = create_engine(self.url)
@@ -249,8 +251,9 @@ class Tracker:
             with engine.connect() as connection:
                 for start in range(0, len(run_ids), _BATCH):
                     found = connection.execute(query, {"runs": list(run_ids[start : start + _BATCH])})
-                    for run_id, key, step, timestamp, value in found:
-                        curves[run_id].append(Row(step, timestamp / 1000, {key: value}))
+                    for part in found.partitions(1000):  # half a million rows at once keep the collector busy
+                        for run_id, step, metric, value in part:
+                            curves[run_id].append((step, metric, value))
         finally:
             engine.dispose()
         return curves

@@ -44,18 +44,20 @@ def test_rows_logged_twice_are_there_once_with_their_own_steps_and_times(tracker
     rows = [Row(step, 1000.5 + step, {"loss": 1.0 / (step + 1)}) for step in range(5)]
     tracker.log(run_id, rows)
     tracker.log(run_id, rows)
-    assert tracker.curves([run_id]) == {run_id: rows}
+    assert tracker.curves([run_id]) == {run_id: [(row.step, "loss", row.metrics["loss"]) for row in rows]}
+    points = client_of(tracker).get_metric_history(run_id, "loss")
+    assert {point.step: point.timestamp for point in points} == {row.step: row.time * 1000 for row in rows}
 
 
 def test_curves_of_many_runs_come_in_one_answer(tracker):
-    rows = {
-        start(tracker, f"b{i}"): [Row(i, 1000.0 + i, {"a": float(i)}), Row(9, 2000.0, {"b": 2.0})] for i in range(3)
-    }
-    for run_id, own in rows.items():
-        tracker.log(run_id, own)
+    expected = {}
+    for i in range(3):
+        run_id = start(tracker, f"b{i}")
+        tracker.log(run_id, [Row(9, 2000.0, {"b": 2.0, "a": 3.0}), Row(i, 1000.0 + i, {"b": float(i)})])
+        expected[run_id] = [(i, "b", float(i)), (9, "a", 3.0), (9, "b", 2.0)]
     empty = start(tracker, "b3")
-    assert tracker.curves([*rows, empty]) == rows | {empty: []}
-    assert {run_id: tracker._curves_from_server(run_id) for run_id in rows} == rows
+    assert tracker.curves([*expected, empty]) == expected | {empty: []}
+    assert {run_id: tracker._curves_from_server(run_id) for run_id in expected} == expected
 
 
 def test_non_finite_values_are_not_logged(tracker):
