@@ -5,6 +5,7 @@ import os
 import sqlite3
 
 import pytest
+from sqlalchemy import create_engine, text
 
 from ablate.record import sqlite_files
 from ablate.record.file_systems import network_kind
@@ -55,6 +56,23 @@ def test_where_files_cannot_be_linked_they_are_renamed(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "link", refuse)
     assert journal_of(tmp_path / "a.db", monkeypatch, "cifs") == "delete"
     assert [path.name for path in tmp_path.glob("*a.db*")] == ["a.db"]
+
+
+def test_only_a_file_that_is_being_made_is_written_without_waiting_for_the_disk(tmp_path):
+    def waits(url):
+        engine = create_engine(url)
+        try:
+            with engine.begin() as connection:
+                connection.execute(text("CREATE TABLE IF NOT EXISTS t (x)"))
+                return connection.execute(text("PRAGMA synchronous")).scalar() > 0
+        finally:
+            engine.dispose()
+
+    other = f"sqlite:///{tmp_path}/other.db"
+    seen = []
+    create_sqlite_file(tmp_path / "a.db", lambda url: seen.extend([waits(url), waits(other)]))
+    assert seen == [False, True]
+    assert waits(f"sqlite:///{tmp_path}/a.db")
 
 
 def test_a_folder_without_flock_is_locked_by_nothing_and_says_so(tmp_path, monkeypatch):
