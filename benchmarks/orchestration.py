@@ -17,7 +17,7 @@ import platform
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -64,14 +64,14 @@ class WithoutRecords:
         self._running: set[str] = set()
         self.times: list[float] = []
 
-    def next_assignment(self) -> Assignment | None:
+    def next_assignments(self) -> tuple[Assignment, ...]:
         if not self._left:
-            return None
+            return ()
         name = f"{self._left.pop():012d}"
         self._running.add(name)
         self.times.append(time.perf_counter())
         folder = self._folder / name
-        return Assignment(
+        assignment = Assignment(
             trial_id=name,
             attempt=1,
             train="trivial_workload:train",
@@ -86,6 +86,7 @@ class WithoutRecords:
             import_path=(str(self._folder),),
             flush_on="loss",
         )
+        return (assignment,)
 
     def exhausted(self) -> bool:
         return not self._left and not self._running
@@ -99,10 +100,10 @@ class WithoutRecords:
             self.times.append(time.perf_counter())
         return False
 
-    def left(self, trial_id: str) -> None:
+    def left(self, trial_ids: Sequence[str]) -> None:
         pass
 
-    def died(self, trial_id: str, why: str, *, crowded: bool = False) -> None:
+    def died(self, trial_ids: Sequence[str], why: str, *, crowded: bool = False) -> None:
         raise RuntimeError(why)
 
     def abort(self) -> None:

@@ -21,6 +21,7 @@ class Assignment:
 
     Attributes:
         train: `module:function` of the workload.
+        pack: the same for trials that one process trains together; "": there is none.
         import_path: folders put in front of the import path.
         last_step: the last step on record, of a trial that goes on; 0 for a new one.
         last_row: the metrics on record at that step.
@@ -39,6 +40,7 @@ class Assignment:
     checkpoint_dir: str
     shared_dir: str
     output_file: str
+    pack: str = ""
     import_path: tuple[str, ...] = ()
     last_step: int = 0
     last_row: Mapping[str, float] = field(default_factory=dict)
@@ -62,7 +64,7 @@ class Assignment:
 class Ending:
     """How the trial function came back.
 
-    `reason`: "" where it returned; else `exception`, `diverged` or `missing_metric`.
+    `reason`: "" where it returned; else `exception`, `diverged`, `missing_metric`, or `timeout` in a pack.
     """
 
     reason: str = ""
@@ -74,7 +76,11 @@ class Ending:
 
 @dataclass(frozen=True)
 class Message:
-    """What a worker sends: at each evaluation, checkpoint and end."""
+    """What a worker sends: at each evaluation, checkpoint and end.
+
+    `apart`: why the trial's pack was given up, through no known fault of the trial; it is to be trained alone. "": it
+    goes on.
+    """
 
     trial_id: str
     attempt: int
@@ -83,6 +89,7 @@ class Message:
     log_bytes: int = 0
     checkpoint_step: int | None = None
     ending: Ending | None = None
+    apart: str = ""
 
     def to_json(self) -> str:
         """As JSON text."""
@@ -93,6 +100,7 @@ class Message:
             "log": self.log,
             "log_bytes": self.log_bytes,
             "checkpoint_step": self.checkpoint_step,
+            "apart": self.apart,
         }
         if self.ending is not None:
             ending = dataclasses.asdict(self.ending)
@@ -114,4 +122,5 @@ class Message:
             log_bytes=values["log_bytes"],
             checkpoint_step=values["checkpoint_step"],
             ending=ending,
+            apart=values["apart"],
         )

@@ -10,14 +10,16 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import math
 import os
 import shutil
 import socket
+import sys
 import threading
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -41,12 +43,12 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as Nod
 
 from ablate.errors import SpecError
 from ablate.run.assignment import Assignment, Message
+from ablate.run.packed_worker import run_trials
 from ablate.run.placement import require_resources, resources, workers_on
-from ablate.run.worker import run_trial
 from ablate.spec.addresses import concealed, filled_in
 from ablate.spec.models import Run
 from ablate.workloads import load_object
-from ablate.workloads.contract import Prepared, TrialStopped
+from ablate.workloads.contract import PackCost, Prepared
 
 #: While trials run, Ray is asked this often whether it lives, and has so long to answer.
 ASK_EVERY_S, ANSWER_S = 10.0, 60.0
@@ -59,8 +61,8 @@ COUNT_EVERY_S = 3.0
 class Driver(Protocol):
     """What the executor asks of the study, and tells it."""
 
-    def next_assignment(self) -> Assignment | None:
-        """The next trial to start, or None while there is none."""
+    def next_assignments(self) -> tuple[Assignment, ...]:
+        """The next trials to start in one process; none while there are none."""
 
     def exhausted(self) -> bool:
         """Whether no trial is left to start and none is running."""
@@ -71,11 +73,11 @@ class Driver(Protocol):
     def receive(self, message: Message) -> bool:
         """Take what a worker sent. Returns: whether its trial is to end now."""
 
-    def left(self, trial_id: str) -> None:
-        """A trial's function came back without an ending: it was stopped."""
+    def left(self, trial_ids: Sequence[str]) -> None:
+        """What a process was given to run came back; what had no ending was stopped."""
 
-    def died(self, trial_id: str, why: str, *, crowded: bool = False) -> None:
-        """The process of a trial died; `crowded`: its node was out of memory, whoever is to blame."""
+    def died(self, trial_ids: Sequence[str], why: str, *, crowded: bool = False) -> None:
+        """The process of these trials died; `crowded`: its node was out of memory, whoever is to blame."""
 
     def abort(self) -> None:
         """Start nothing more: hearing something failed, and the failure is raised once Ray has come back."""
@@ -181,6 +183,32 @@ class Session:
         """Start a workload's `prepare` in a worker. Returns: a future for `result`."""
         return _prepare.remote(function, dict(config), str(shared_dir), import_path)
 
+    def measure_packs(
+        self,
+        function: str,
+        config: Mapping[str, Any],
+        shared_dir: Path,
+        sizes: Sequence[int],
+        import_path: tuple[str, ...],
+    ) -> Any:
+        """Start a workload's `pack_costs` in a worker like those of trials. Returns: a future for `pack_costs`."""
+        wanted = resources(self._run)
+        cpus, gpus = wanted.pop("cpu"), wanted.pop("gpu")
+        measure = _measure_packs.options(num_cpus=cpus, num_gpus=gpus, resources=wanted)
+        return measure.remote(function, dict(config), str(shared_dir), tuple(sizes), import_path)
+
+    def pack_costs(self, future: Any) -> tuple[dict[int, PackCost], float]:
+        """Wait for a future of `measure_packs`. Returns: what it measured, and the bytes of memory that a worker has.
+
+        Raises: what `pack_costs` raised.
+        """
+        costs, device_bytes = _result(future)
+        if device_bytes is not None:  # of a GPU, of which a worker may have a fraction
+            return costs, device_bytes * min(1.0, float(self._run.resources.gpu))
+        hosts = [(host, workers_on(host, self._run)) for host in _hosts()]
+        rooms = [float(host["Resources"].get("memory", math.inf)) / workers for host, workers in hosts if workers]
+        return costs, min(rooms, default=math.inf)
+
     def ready(self, futures: Mapping[str, Any]) -> dict[str, Any]:
         """Those that have ended, after a second of waiting at most."""
         done, _ = ray.wait(list(futures.values()), num_returns=1, timeout=1.0)
@@ -196,10 +224,7 @@ class Session:
 
         Raises: what `prepare` raised.
         """
-        try:
-            prepared = ray.get(future)
-        except ray.exceptions.RayTaskError as error:
-            raise error.cause from error
+        prepared = _result(future)
         assert isinstance(prepared, Prepared)
         return prepared
 
@@ -271,6 +296,13 @@ class _Fit(threading.Thread):
             self.given_up = error
 
 
+def _result(future: Any) -> Any:
+    try:
+        return ray.get(future)
+    except ray.exceptions.RayTaskError as error:
+        raise error.cause from error
+
+
 def _answer(future: Any) -> list[str]:
     try:
         return list(ray.get(future, timeout=ANSWER_S))
@@ -280,40 +312,77 @@ def _answer(future: Any) -> list[str]:
 
 @ray.remote(num_cpus=1, max_retries=2)  # type: ignore[untyped-decorator]
 def _prepare(function: str, config: dict[str, Any], shared_dir: str, import_path: tuple[str, ...]) -> Prepared:
-    import sys
-
     sys.path[:0] = [folder for folder in import_path if folder not in sys.path]
     prepared = load_object(function)(config, Path(shared_dir))
     assert isinstance(prepared, Prepared)
     return prepared
 
 
+@ray.remote(max_retries=1)  # type: ignore[untyped-decorator]
+def _measure_packs(
+    function: str, config: dict[str, Any], shared_dir: str, sizes: tuple[int, ...], import_path: tuple[str, ...]
+) -> tuple[dict[int, PackCost], int | None]:
+    """What packs cost here, and the bytes of memory of the GPU, where there is one."""
+    sys.path[:0] = [folder for folder in import_path if folder not in sys.path]
+    device = _device()
+    costs = load_object(function)(config, Path(shared_dir), sizes, device)
+    if device == "cpu":
+        return costs, None
+    return costs, int(sys.modules["torch"].cuda.get_device_properties(0).total_memory)
+
+
+def _device() -> str:
+    return "cuda" if ray.get_runtime_context().get_accelerator_ids().get("GPU") else "cpu"
+
+
 def _trial(config: dict[str, Any]) -> None:
     """The function that Tune runs in a worker."""
-    stopped = False
-
-    def send(message: Message) -> None:
-        nonlocal stopped
-        if stopped:  # Tune listens no more; another report would wait for ever
-            raise TrialStopped
-        try:
-            tune.report({"message": message.to_json()})
-        except SystemExit:  # how Tune ends a trial's thread
-            stopped = True
-            raise TrialStopped from None
-
-    device = "cuda" if ray.get_runtime_context().get_accelerator_ids().get("GPU") else "cpu"
-    run_trial(Assignment.from_json(config["assignment"]), device, send)
-    if stopped:
+    assignments = [Assignment.from_json(text) for text in config["assignments"]]
+    line = _Line(assignments)
+    run_trials(assignments, _device(), line.send)
+    if line.ended:
         raise SystemExit(0)  # a return would report once more, and the worker would never be free again
 
 
+class _Line:
+    """A worker's line to the driver.
+
+    Tune can end what it runs, which may be a pack, and has no word for one of its members: a file does instead, which
+    the driver makes while the worker waits for its answer.
+    """
+
+    def __init__(self, assignments: Sequence[Assignment]) -> None:
+        self._ids = {assignment.trial_id for assignment in assignments}
+        self._leave = {a.trial_id: Path(a.output_file).with_name("leave") for a in assignments if len(assignments) > 1}
+        for file in self._leave.values():
+            file.unlink(missing_ok=True)
+        self.ended = False
+
+    def send(self, messages: Sequence[Message]) -> Collection[str]:
+        if not self.ended:  # then Tune listens no more; another report would wait for ever
+            try:
+                tune.report({"messages": [message.to_json() for message in messages], "leave": self._files(messages)})
+            except SystemExit:  # how Tune ends a trial's thread
+                self.ended = True
+        return self._ids if self.ended else {message.trial_id for message in messages if self._is_asked(message)}
+
+    def _files(self, messages: Sequence[Message]) -> dict[str, str]:
+        return {m.trial_id: str(self._leave[m.trial_id]) for m in messages if m.trial_id in self._leave}
+
+    def _is_asked(self, message: Message) -> bool:
+        file = self._leave.get(message.trial_id)
+        if file is None or not file.exists():
+            return False
+        file.unlink()
+        return True
+
+
 def _name(trial: Any) -> str:
-    return f"{trial.config['trial_id']}-{trial.trial_id}"
+    return f"{trial.config['trial_ids'][0]}-{trial.trial_id}"
 
 
 class _NextTrial(Searcher):  # type: ignore[misc]
-    """Hands the driver's next trial to Tune."""
+    """Hands the driver's next trials to Tune: those of one process are one trial to it."""
 
     def __init__(self, driver: Driver, guard: _Guard, slots: Callable[[], int]) -> None:
         super().__init__(metric=None, mode=None)
@@ -327,11 +396,11 @@ class _NextTrial(Searcher):  # type: ignore[misc]
             return Searcher.FINISHED
         if len(self._live) >= self._slots():
             return None
-        assignment = self._guard(self._driver.next_assignment)
-        if assignment is None:
+        assignments = self._guard(self._driver.next_assignments)
+        if not assignments:
             return Searcher.FINISHED if not self._live and self._driver.exhausted() else None
         self._live.add(trial_id)
-        return {"assignment": assignment.to_json(), "trial_id": assignment.trial_id}
+        return {"assignments": [a.to_json() for a in assignments], "trial_ids": [a.trial_id for a in assignments]}
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
         self._live.discard(trial_id)
@@ -375,7 +444,7 @@ class _Guard:
 
 
 class _Listener(tune.Stopper):  # type: ignore[misc]
-    """Hands what workers send to the driver, and ends a trial, or the round, when the driver says so.
+    """Hands what workers send to the driver, and ends a trial, a pack's member, or the round, when the driver says so.
 
     A stopper, since Tune asks it before anyone else about each result, and waits for what it says.
     """
@@ -385,9 +454,16 @@ class _Listener(tune.Stopper):  # type: ignore[misc]
         self._guard = guard
 
     def __call__(self, trial_id: str, result: Any) -> bool:
-        if "message" not in result:
-            return False
-        return bool(self._guard(lambda: self._driver.receive(Message.from_json(result["message"]))))
+        for text in result.get("messages", ()):
+            message = Message.from_json(text)
+            if self._is_to_end(message):
+                if message.trial_id not in result["leave"]:
+                    return True
+                self._guard(Path(result["leave"][message.trial_id]).touch)
+        return False
+
+    def _is_to_end(self, message: Message) -> bool:
+        return bool(self._guard(lambda: self._driver.receive(message)))
 
     def stop_all(self) -> bool:
         return self._driver.should_stop()
@@ -404,13 +480,13 @@ class _Callback(tune.Callback):  # type: ignore[misc]
         self._guard = guard
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **_info: Any) -> None:
-        self._guard(lambda: self._driver.left(trial.config["trial_id"]))
+        self._guard(lambda: self._driver.left(trial.config["trial_ids"]))
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **_info: Any) -> None:
         text = _account(trial)
         crowded = OUT_OF_MEMORY in text
         why = "its node ran out of memory" if crowded else _why(text)
-        self._guard(lambda: self._driver.died(trial.config["trial_id"], why, crowded=crowded))
+        self._guard(lambda: self._driver.died(trial.config["trial_ids"], why, crowded=crowded))
 
     def get_state(self) -> None:
         return None

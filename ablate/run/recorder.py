@@ -163,7 +163,7 @@ class Recorder:
         metrics = last_values(running.history.rows)
         return self._finish(running, Outcome("FAIL", reason, metrics=metrics, error=error))
 
-    def _finish(self, running: _Running, outcome: Outcome) -> Outcome:
+    def _finish(self, running: _Running, outcome: Outcome, *, sweep: bool = True) -> Outcome:
         trial_id = running.planned.trial_id
         running.history.close()
         del self._running[trial_id]
@@ -171,21 +171,30 @@ class Recorder:
         entry = self._ledger.get(running.entry)
         self._with_tracker(lambda: close_run(self._folder, self._tracker, self._ledger, entry, outcome))
         self._ledger.finish(running.entry, outcome)
-        self._sweep(trial_id, outcome)
+        if sweep:
+            keep = outcome.state == "COMPLETE" and self._keep_checkpoints
+            self.sweep(trial_id, keep_checkpoints=keep)
         return outcome
 
-    def _sweep(self, trial_id: str, outcome: Outcome) -> None:
+    def sweep(self, trial_id: str, *, keep_checkpoints: bool = False) -> None:
+        """Remove what a trial needed until its end."""
         for name in ("output.txt", KEPT_REPORTS):
             (self._folder.trial(trial_id) / name).unlink(missing_ok=True)
         checkpoints = self._folder.checkpoints(trial_id)
-        if outcome.state != "COMPLETE" or not self._keep_checkpoints or not any(checkpoints.glob("*")):
+        if not keep_checkpoints or not any(checkpoints.glob("*")):
             shutil.rmtree(checkpoints, ignore_errors=True)
 
-    def prune(self, trial_id: str) -> Outcome:
-        """Record that a trial was stopped because it is behind. Returns: how it ended, with its last values."""
+    def prune(self, trial_id: str, *, sweep: bool = True) -> Outcome:
+        """Record that a trial was stopped because it is behind.
+
+        Args:
+            sweep: false while its process may still write its files.
+        Returns: how it ended, with its last values.
+        """
         running = self._running[trial_id]
         metrics = last_values(running.history.rows)
-        return self._finish(running, Outcome("PRUNED", value=metrics.get(self._primary.name), metrics=metrics))
+        outcome = Outcome("PRUNED", value=metrics.get(self._primary.name), metrics=metrics)
+        return self._finish(running, outcome, sweep=sweep)
 
     def release(self, trial_id: str) -> None:
         """Put a running trial back to WAITING; it goes on from its last checkpoint."""

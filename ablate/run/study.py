@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from ablate.run.assignment import Assignment
 from ablate.run.changes import note_changes
 from ablate.run.claim import needs_lease
 from ablate.run.nodes import check_nodes
+from ablate.run.packing import Measured, measure_in_worker, pack_sizes
+from ablate.run.packs import Packs
 from ablate.run.preparation import check_references, measure_geometry, prepare_all
 from ablate.run.progress import StudyProgress
 from ablate.run.provenance import code_hash, git_state, hardware, versions
@@ -304,21 +307,22 @@ class _Execution:
             warn=self._progress.warn,
         )
         searches = self._searches(session)
-        queue = TrialQueue(
-            todo,
-            entries=self._ledger.latest,
-            recorder=recorder,
-            assignment=self._assignment,
-            notes=self._notes,
-            run=self._spec.run,
-            progress=self._progress,
-            stop=self._stop,
-            searches=searches,
-        )
         pending = searches.pending if searches else 0
         with self._stop.on_signals(self._progress.warn):
             check_nodes(session, self._folder, self._workload.train, self._import_path())
             self._prepare(self._to_prepare(todo, searches), session)
+            queue = TrialQueue(
+                todo,
+                entries=self._ledger.latest,
+                recorder=recorder,
+                assignment=self._assignment,
+                notes=self._notes,
+                run=self._spec.run,
+                progress=self._progress,
+                stop=self._stop,
+                searches=searches,
+                packs=self._packs(todo, session),
+            )
             with self._progress.trials(len(self._chosen()) + pending, len(todo) + pending, session.slots()):
                 try:
                     self._rounds(queue, session)
@@ -326,6 +330,28 @@ class _Execution:
                     self._plan = searches.plan if searches else self._plan
         if recorder.tracker_lags:
             self._reconcile()
+
+    def _packs(self, todo: Sequence[PlannedTrial], session: Session) -> Packs:
+        """What is trained together, measured where the file does not say how many."""
+        pack_key = self._workload.pack_key
+        if pack_key is None or self._workload.pack is None:
+            return Packs()
+        size = self._spec.run.pack
+        if size != "auto":
+            return Packs(lambda trial: pack_key(trial.config), size)
+        if self._workload.pack_costs is None or self._stop.reason:
+            return Packs()
+        folders, reference = self._import_path(), self._folder.reference
+        where = json.dumps([hardware(), self._provenance["code_hash"], self._spec.run.model_dump(), session.slots()])
+        measure = measure_in_worker(session, self._workload, reference, folders, where, self._stop, self._progress)
+        facts = dict(self._ledger.study_note("facts", {}))
+        known = {key: Measured.from_fact(fact) for key, fact in facts.get("packs", {}).items()}
+        known = {key: measured for key, measured in known.items() if measured.where == where}
+        sizes, found = pack_sizes(todo, self._workload, session.slots(), known, measure, self._progress.say)
+        if found != known:
+            facts["packs"] = {key: measured.to_fact() for key, measured in found.items()}
+            self._ledger.set_study_note("facts", facts)
+        return Packs(lambda trial: pack_key(trial.config), None, sizes, session.slots)
 
     def _searches(self, session: Session) -> Searches | None:
         """What is still to be proposed; None where nothing is, or where some arms alone were asked for."""
@@ -402,6 +428,7 @@ class _Execution:
             replicate=trial.arm.replicate,
             checkpoint_dir=str(self._folder.checkpoints(trial.trial_id).resolve()),
             shared_dir=str(self._folder.reference.resolve()),
+            pack=self._workload.pack or "",
             output_file=str((self._folder.trial(trial.trial_id) / "output.txt").resolve()),
             import_path=self._import_path(),
             last_step=last_row.step,

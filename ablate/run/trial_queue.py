@@ -9,6 +9,7 @@ from typing import Any
 from ablate.plan.model import PlannedTrial
 from ablate.record.optuna_storage import LedgerTrial, Outcome
 from ablate.run.assignment import Assignment, Message
+from ablate.run.packs import Packs
 from ablate.run.progress import StudyProgress
 from ablate.run.recorder import Recorder
 from ablate.run.searches import Searches
@@ -37,6 +38,7 @@ class TrialQueue:
         progress: StudyProgress,
         stop: StopRequest,
         searches: Searches | None = None,
+        packs: Packs | None = None,
     ) -> None:
         self._trials = {trial.trial_id: trial for trial in trials}
         self._waiting = deque(trials)
@@ -49,30 +51,44 @@ class TrialQueue:
         self._progress = progress
         self._stop = stop
         self._searches = searches
+        self._packs = packs or Packs()
         self._nothing_new: tuple[int, int] | None = None
         self._endings = 0
         self._failures = 0
         self._errors: set[str] = set()
         self._suspects = Suspects()  # those that wait are the first of _waiting
+        for trial_id, entry in self._known.items():
+            if entry.attributes.get("deaths"):
+                self._suspects.set_apart(trial_id)
+        self._together: dict[str, tuple[str, ...]] = {}  # trial -> all that its process was given
+        self._unswept: set[str] = set()
         self.settled = 0
 
     # --- what the executor asks ---
 
-    def next_assignment(self) -> Assignment | None:
-        """Claim the next waiting trial; where there is none, one that a search proposes."""
+    def next_assignments(self) -> tuple[Assignment, ...]:
+        """Claim the next waiting trials for one process; where none waits, some that a search proposes."""
         while not self.should_stop():
             if self._suspects and self._recorder.running:
-                return None
+                return ()
             if not self._waiting:
                 self._propose()
             if not self._waiting:
-                return None
-            trial = self._waiting.popleft()
-            entry = self._known[trial.trial_id]
-            if self._recorder.begin(trial, entry, self._notes(trial)):
-                self._progress.started(trial)
-                return self._assignment(trial, entry.attempt, self._recorder.last_row(trial.trial_id))
-            self._suspects.drop(trial.trial_id)
+                return ()
+            taken = self._packs.take(self._waiting, self._suspects.may_share)
+            begun = {trial.trial_id: made for trial in taken if (made := self._begin(trial)) is not None}
+            if begun:
+                self._together |= dict.fromkeys(begun, tuple(begun))
+                return tuple(begun.values())
+        return ()
+
+    def _begin(self, trial: PlannedTrial) -> Assignment | None:
+        """Claim a trial; None where it no longer waits."""
+        entry = self._known[trial.trial_id]
+        if self._recorder.begin(trial, entry, self._notes(trial)):
+            self._progress.started(trial)
+            return self._assignment(trial, entry.attempt, self._recorder.last_row(trial.trial_id))
+        self._suspects.drop(trial.trial_id)
         return None
 
     def _propose(self) -> None:
@@ -106,8 +122,11 @@ class TrialQueue:
         if trial_id not in self._recorder.running or self._recorder.attempt_of(trial_id) != message.attempt:
             return True
         outcome = self._recorder.receive(message)
+        if message.apart:
+            self._set_apart([trial_id], message.apart)
+            return True
         if outcome is None and self._searches is not None and self._searches.behind(trial_id, message.rows):
-            outcome = self._recorder.prune(trial_id)
+            outcome = self._prune(trial_id)
         if outcome is not None:
             self._ended(trial_id, outcome)
         elif self._suspects.clear(trial_id, message.checkpoint_step) and self._suspects:
@@ -116,24 +135,47 @@ class TrialQueue:
             return True
         return outcome is not None and message.ending is None
 
-    def left(self, trial_id: str) -> None:
-        """Put back a trial that was stopped before its end."""
-        if trial_id in self._recorder.running:
+    def _prune(self, trial_id: str) -> Outcome:
+        """Record that a trial is behind; in a pack it hears of it at its next report, and may write until then."""
+        packed = len(self._together[trial_id]) > 1
+        if packed:
+            self._unswept.add(trial_id)
+        return self._recorder.prune(trial_id, sweep=not packed)
+
+    def left(self, trial_ids: Sequence[str]) -> None:
+        """Put back what a process was given and left before its end: it was stopped."""
+        for trial_id in self._left_running(trial_ids):
             self._put_back(trial_id, "stopped")
 
-    def died(self, trial_id: str, why: str, *, crowded: bool = False) -> None:
-        """Try a dead trial again, unless it has died too often or its time was up.
+    def _left_running(self, trial_ids: Sequence[str]) -> list[str]:
+        """Those of a process that is gone which have not ended, nor been given to another; sweeps up after others."""
+        for trial_id in self._unswept & set(trial_ids):
+            self._recorder.sweep(trial_id)
+        self._unswept -= set(trial_ids)
+        running = self._recorder.running
+        return [name for name in trial_ids if name in running and self._together[name] == tuple(trial_ids)]
+
+    def died(self, trial_ids: Sequence[str], why: str, *, crowded: bool = False) -> None:
+        """Try trials of a dead process again: those of a pack alone, any other unless it has died too often.
 
         Args:
-            crowded: whether its node ran out of memory, for which another trial may be to blame.
+            trial_ids: all that the process was given.
+            crowded: whether its node ran out of memory, for which a trial of another process may be to blame.
         """
-        running = self._recorder.running
-        if trial_id not in running or self._explained(trial_id):
+        left = [trial_id for trial_id in self._left_running(trial_ids) if not self._explained(trial_id)]
+        if not left:
             return
-        if crowded and not self._was_alone(running):
-            self._suspect(trial_id, why)
-            return
+        if crowded and not self._was_alone(self._recorder.running):
+            for trial_id in reversed(left):
+                self._suspect(trial_id, why)
+        elif len(trial_ids) > 1:
+            self._set_apart(left, f"its process died ({why})")
+        else:
+            self._died_alone(left[0], why)
+
+    def _died_alone(self, trial_id: str, why: str) -> None:
         self.settled += 1
+        self._suspects.set_apart(trial_id)
         deaths = self._recorder.died(trial_id, why)
         if deaths > self._run.retries:
             error = f"its process died {deaths} times; last: {why}"
@@ -142,9 +184,18 @@ class TrialQueue:
             self._put_back(trial_id, f"its process died ({why}); tried again from its last checkpoint")
             self._waiting.appendleft(self._trials[trial_id])
 
+    def _set_apart(self, trial_ids: Sequence[str], why: str) -> None:
+        """Have trials of a pack go on alone, before all others: whichever is to blame shows then."""
+        self.settled += 1
+        for trial_id in reversed(trial_ids):
+            self._suspects.set_apart(trial_id)
+            self._put_back(trial_id, f"was trained with others: {why}; goes on alone, from its last checkpoint")
+            self._waiting.appendleft(self._trials[trial_id])
+
     def _was_alone(self, running: Sequence[str]) -> bool:
-        """Whether what runs had no neighbour, not even one that died a moment ago."""
-        return len(running) == 1 and (running[0] in self._suspects or not self._suspects)
+        """Whether what runs is in one process that had no neighbour, not even one that died a moment ago."""
+        processes = {self._together[trial_id] for trial_id in running}
+        return len(processes) == 1 and (running[0] in self._suspects or not self._suspects)
 
     def _suspect(self, trial_id: str, why: str) -> None:
         self._suspects.add(trial_id, self._recorder.last_row(trial_id).step)
@@ -159,7 +210,8 @@ class TrialQueue:
         if self.should_stop():
             self._put_back(trial_id, "stopped")
             return True
-        if self._timed_out(trial_id, printed):
+        alone = len(self._together[trial_id]) == 1
+        if alone and self._timed_out(trial_id, printed):
             limit = self._run.timeout_s
             self._ended(trial_id, self._recorder.fail(trial_id, "timeout", f"not finished after {limit:g} s"))
             return True
@@ -181,6 +233,9 @@ class TrialQueue:
 
     def round_ended(self, given_up: Exception | None) -> None:
         """Account for trials that a round left running: Ray gave up on all of them at once, or they were stopped."""
+        for trial_id in self._unswept:
+            self._recorder.sweep(trial_id)
+        self._unswept.clear()
         running = self._recorder.running
         if given_up is None:
             for trial_id in running:
@@ -189,7 +244,7 @@ class TrialQueue:
         why = str(given_up).splitlines()[0].removeprefix("Caught unexpected exception: ") if str(given_up) else ""
         why = why or type(given_up).__name__
         if self._was_alone(running):
-            self.died(running[0], why)
+            self.died(self._together[running[0]], why)
             return
         for trial_id in reversed(running):
             if not self._explained(trial_id):

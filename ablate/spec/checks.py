@@ -1,4 +1,4 @@
-"""What a study file may not ask for, once each part of it is sound: metrics, the scale c, what is not there yet."""
+"""What a study file may not ask for, once each part of it is sound: metrics, the scale c, the run."""
 
 from __future__ import annotations
 
@@ -160,13 +160,14 @@ def check_vary(findings: Findings, seeds: Seeds | None, baseline: Config, factor
             findings.add(loc, f"got {part}, but {path} is a factor of the study; allowed: one of the two")
 
 
-# --- what is not there yet -----------------------------------------------------------------------
+# --- the run --------------------------------------------------------------------------------------
 
 
-def check_not_yet(findings: Findings, run: Run | None) -> None:
-    """Add a problem for each setting that the schema knows and that does not exist yet."""
+def check_unpacked(findings: Findings, run: Run | None, workload: str) -> None:
+    """Add a problem where trials are to be trained together, of a workload that trains them one by one."""
     if run is not None and run.pack not in ("auto", 1):
-        findings.add(("run", "pack"), f"got {run.pack}; training trials together is not there yet; allowed: auto, 1")
+        whose = "a training function of one's own" if ":" in workload else workload
+        findings.add(("run", "pack"), f"got {run.pack}; {whose} trains one trial at a time; allowed: auto, 1")
 
 
 # --- what is allowed, and misleads ----------------------------------------------------------------

@@ -36,6 +36,10 @@ class Workload(Protocol):
     def metrics(self) -> frozenset[str] | None:
         """Names of its metrics, or None where they are not known before it runs."""
 
+    @property
+    def pack(self) -> str | None:
+        """What trains its trials together, or None where they are trained one by one."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Unchecked:
@@ -43,6 +47,7 @@ class Unchecked:
 
     config_type: type[BaseModel] | None = None
     metrics: frozenset[str] | None = None
+    pack: str | None = ""
 
 
 RESOLVED = {"baseline", "factors", "together", "designs", "nuisance"}
@@ -114,7 +119,8 @@ def _resolve(
     config = baseline.config if baseline else None
     known = workload.metrics if workload else None
     warnings = checks.check_metrics(findings, fields.document.get("metrics"), known, config)
-    checks.check_not_yet(findings, read["run"])
+    if workload is not None and workload.pack is None:
+        checks.check_unpacked(findings, read["run"], read["workload"])
     check_addresses(findings, fields.document)
     if baseline is None or not entries:
         return None

@@ -169,7 +169,7 @@ class Run(Section):
     keep: Literal["last", "none"] = "last"
     """Weights kept after a trial's end."""
     pack: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
-    """Trials trained together in one worker process."""
+    """How many trials are trained together in one worker process: a number, or as many as measured to be fastest."""
     max_concurrent: Literal["auto"] | Annotated[int, Field(ge=1)] = "auto"
     """The most workers at a time."""
     retries: Annotated[int, Field(ge=0)] = 2

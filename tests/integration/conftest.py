@@ -16,9 +16,11 @@ from mlflow import MlflowClient
 
 from ablate import open_study
 from ablate.record.optuna_storage import open_storage
+from ablate.workloads import BUILT_IN
 
 ABLATE = Path(sys.executable).parent / "ablate"
-TOY = Path(__file__).parent / "toy_workload.py"
+HERE = Path(__file__).parent
+TOY = HERE / "toy_workload.py"
 
 
 @dataclass
@@ -27,6 +29,7 @@ class Place:
 
     path: Path
     databases: Path | None = None
+    command: tuple[str | Path, ...] = (ABLATE,)
 
     def lend(self, name):
         """Put databases without a study into a run folder that has none, which saves the seconds of making them."""
@@ -41,7 +44,7 @@ class Place:
 
     def start(self, *arguments):
         return subprocess.Popen(
-            [ABLATE, *arguments], cwd=self.path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [*self.command, *arguments], cwd=self.path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
 
     def ablate(self, *arguments, code=0):
@@ -93,6 +96,14 @@ def databases(tmp_path_factory):
 def place(tmp_path, databases):
     shutil.copy(TOY, tmp_path)
     return Place(tmp_path, databases)
+
+
+@pytest.fixture
+def packed_place(tmp_path, databases, monkeypatch):
+    """One with the packed workload, in its command and in this process."""
+    shutil.copy(HERE / "packed_toy.py", tmp_path)
+    monkeypatch.setitem(BUILT_IN, "packed_toy", "packed_toy:WORKLOAD")
+    return Place(tmp_path, databases, (sys.executable, HERE / "with_packed_toy.py"))
 
 
 @pytest.fixture

@@ -14,12 +14,11 @@ import sys
 from pathlib import Path
 
 import ablate.run.study as study_module
+from ablate.run.packed_worker import run_trials
 from ablate.run.progress import ConsoleProgress
 from ablate.run.study import RunOptions, execute
-from ablate.run.worker import run_trial
 from ablate.spec.loading import load_study
-from ablate.workloads import find_workload, import_path
-from ablate.workloads.contract import TrialStopped
+from ablate.workloads import BUILT_IN, find_workload, import_path
 
 
 class InProcess:
@@ -33,19 +32,18 @@ class InProcess:
 
     def run_round(self, driver, folder):
         while not driver.should_stop():
-            assignment = driver.next_assignment()
-            if assignment is None:
+            assignments = driver.next_assignments()
+            if not assignments:
                 return
-            run_trial(assignment, "cpu", sending(driver))
-        return
+            run_trials(assignments, "cpu", sending(driver))
+            driver.left([assignment.trial_id for assignment in assignments])
 
 
 def sending(driver):
-    """What a worker hands its messages to; as Tune does, it ends a trial that the driver wants no more of."""
+    """What a worker hands its messages to; as Tune does, it ends what the driver wants no more of."""
 
-    def send(message):
-        if driver.receive(message):
-            raise TrialStopped
+    def send(messages):
+        return {message.trial_id for message in messages if driver.receive(message)}
 
     return send
 
@@ -80,6 +78,7 @@ def run(file, kill=None):
         target, count, when = kill.split(",")
         die_at(target, int(count), when)
     study_module.ray_session = in_process
+    BUILT_IN["packed_toy"] = "packed_toy:WORKLOAD"
     with import_path(Path(file).parent):
         spec = load_study(file, workload_lookup=find_workload)
     return execute(spec, RunOptions(runs=Path("runs")), ConsoleProgress(spec.study)).exit_code

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from ablate.record.history import last_values, read_history
+from ablate.workloads.contract import Trial
+from tests.integration import packed_toy
+from tests.integration.recorded_once import assert_recorded_once
 
 pytestmark = pytest.mark.slow
 
@@ -75,3 +78,41 @@ def test_a_kill_at_every_write_loses_and_doubles_nothing(place, tmp_path_factory
     other.lend("toy")
     run(other)
     assert other.final_metrics() == place.final_metrics()
+
+
+#: Of a pack's trials the second or third is struck.
+WRITES_OF_A_PACK = [
+    (f"{LEDGER}.claim", 2, "after"),
+    ("ablate.run.recorder:Recorder.receive", 6, "before"),
+    (f"{LEDGER}.note_outcome", 2, "after"),
+]
+MORE_WRITES_OF_A_PACK = [
+    (f"{TRACKER}.start", 3, "after"),
+    ("ablate.record.history:HistoryFile.append", 8, "after"),
+    (f"{LEDGER}.note_outcome", 3, "before"),
+    (f"{TRACKER}.end", 2, "before"),
+    (f"{LEDGER}.finish", 2, "before"),
+    (f"{LEDGER}.finish", 2, "after"),
+]
+
+
+@pytest.mark.parametrize(
+    "writes", [WRITES_OF_A_PACK, pytest.param(MORE_WRITES_OF_A_PACK, marks=pytest.mark.campaign)], ids=["few", "more"]
+)
+def test_a_killed_packed_study_has_the_records_of_trials_that_run_alone(packed_place, writes):
+    text = STUDY.format(log=packed_place.path / "executions.txt").replace("toy_workload:train", "packed_toy")
+    packed_place.write(f"{text.replace('count: 5', 'count: 2')}run: {{pack: 4}}\n")
+    run(packed_place, writes)
+    assert_recorded_once(packed_place, trials=6, steps=3)
+    starts = len(packed_place.executions())
+    assert 6 < starts < 6 * (len(writes) + 1)
+
+    config = {"x": 1.0, "fault": "none", "steps": 3, "sleep": 0.0, "log": packed_place.path / "executions.txt"}
+    alone = {}
+    for seed in range(2):
+        folder = packed_place.path / f"alone-{seed}"
+        folder.mkdir()
+        alone[seed] = packed_toy.train(config, Trial(seed=seed, checkpoint_dir=folder))["loss"]
+    assert packed_place.final_metrics() == {
+        (arm, seed): alone[seed] for arm in ("baseline", "fault=a", "fault=b") for seed in range(2)
+    }

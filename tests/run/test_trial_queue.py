@@ -5,6 +5,7 @@ import pytest
 from ablate.plan.model import Arm, PlannedTrial
 from ablate.record.optuna_storage import LedgerTrial, Outcome
 from ablate.run.assignment import Message
+from ablate.run.packs import Packs
 from ablate.run.stopping import StopRequest
 from ablate.run.trial_queue import TrialQueue
 from ablate.spec.models import Run
@@ -59,6 +60,13 @@ class Remembering:
         self.running = tuple(name for name in self.running if name != trial_id)
 
 
+class OneByOne(TrialQueue):
+    """A queue that hands out single trials."""
+
+    def next_assignment(self):
+        return next(iter(self.next_assignments()), None)
+
+
 class Silent:
     def __getattr__(self, name):
         return lambda *arguments: None
@@ -70,10 +78,10 @@ def trial(name):
 
 @pytest.fixture
 def make():
-    def queue(names, run=None, recorder=None):
+    def queue(names, run=None, recorder=None, packs=None):
         entries = {name: LedgerTrial(1, 0, name, 1, "WAITING", {}, None, None) for name in names}
         stop = StopRequest()
-        made = TrialQueue(
+        made = OneByOne(
             [trial(name) for name in names],
             entries=lambda: entries,
             recorder=recorder or Remembering(),
@@ -82,6 +90,7 @@ def make():
             run=run or Run(),
             progress=Silent(),
             stop=stop,
+            packs=packs,
         )
         return made, stop
 
@@ -103,7 +112,7 @@ def test_a_dying_trial_goes_first_again_until_its_retries_are_used_up(make, retr
     queue, _ = make("ab", Run(retries=retries), recorder)
     for _ in range(retries + 1):
         assert queue.next_assignment() == "a"
-        queue.died("a", "killed")
+        queue.died(["a"], "killed")
     assert recorder.failed == [("a", "died", f"its process died {retries + 1} times; last: killed")]
     assert queue.next_assignment() == "b"
 
@@ -113,7 +122,7 @@ def test_a_trial_whose_time_was_up_is_not_tried_again(make):
     recorder.printed = "some output\nTimeout (0:00:05)!\nThread 0x1:\n"
     queue, _ = make("a", Run(timeout_s=5.0), recorder)
     queue.next_assignment()
-    queue.died("a", "exit code 1")
+    queue.died(["a"], "exit code 1")
     assert recorder.failed == [("a", "timeout", "not finished after 5 s")]
 
 
@@ -121,7 +130,7 @@ def test_a_death_under_a_time_limit_is_a_death(make):
     recorder = Remembering()
     queue, _ = make("a", Run(timeout_s=5.0), recorder)
     queue.next_assignment()
-    queue.died("a", "killed")
+    queue.died(["a"], "killed")
     assert (recorder.failed, recorder.released) == ([], ["a"])
 
 
@@ -130,7 +139,7 @@ def test_where_a_workers_words_are_lost_the_clock_decides(make):
     recorder.printed = None
     queue, _ = make("a", Run(timeout_s=99.0), recorder)
     queue.next_assignment()
-    queue.died("a", "node lost")
+    queue.died(["a"], "node lost")
     assert [reason for _, reason, _ in recorder.failed] == ["timeout"]
 
 
@@ -141,8 +150,8 @@ def test_a_stop_starts_nothing_and_puts_running_trials_back(make):
     queue.next_assignment()
     stop.ask("interrupted")
     assert queue.next_assignment() is None
-    queue.left("a")
-    queue.died("b", "killed")
+    queue.left(["a"])
+    queue.died(["b"], "killed")
     assert (recorder.released, recorder.failed, recorder.deaths) == (["a", "b"], [], {})
 
 
@@ -242,13 +251,138 @@ def test_a_trial_that_memory_killed_beside_others_is_suspected_with_them(make):
     queue, _ = make("ab", recorder=recorder)
     queue.next_assignment()
     queue.next_assignment()
-    queue.died("a", "memory", crowded=True)
+    queue.died(["a"], "memory", crowded=True)
     assert queue.next_assignment() is None, "it is tried alone"
     queue.round_ended(OUT_OF_MEMORY)
     assert recorder.deaths == {}, "b had a neighbour until a moment ago"
     for name in "ba":
         assert queue.next_assignment() == name
-        queue.died(name, "memory", crowded=True)
+        queue.died([name], "memory", crowded=True)
         queue.next_assignment()
         queue.receive(Message(name, 1))
     assert recorder.deaths == {"b": 1, "a": 1}, "alone, each is to blame"
+
+
+def pairs(of=lambda trial: "alike", size=2):
+    return Packs(of, size)
+
+
+def taken(queue):
+    return "".join(queue.next_assignments())
+
+
+def test_alike_trials_go_together_in_the_order_of_the_plan(make):
+    queue, _ = make("abcdefg", packs=pairs(lambda trial: "vowel" if trial.trial_id in "ae" else "consonant"))
+    assert [taken(queue) for _ in range(5)] == ["ae", "bc", "df", "g", ""]
+
+
+def test_what_cannot_be_trained_together_goes_alone(make):
+    queue, _ = make("abc", packs=pairs(lambda trial: None if trial.trial_id == "b" else "alike", size=8))
+    assert [taken(queue) for _ in range(3)] == ["ac", "b", ""]
+
+
+@pytest.mark.parametrize(
+    ("count", "slots", "most", "sizes"),
+    [
+        (16, 2, 8, [8, 8]),
+        (20, 2, 8, [5, 5, 5, 5]),
+        (10, 2, 8, [5, 5]),
+        (17, 2, 8, [5, 5, 4, 3]),
+        (3, 4, 8, [1, 1, 1]),
+        (9, 1, 4, [3, 3, 3]),
+    ],
+)
+def test_measured_packs_leave_no_worker_idle(make, count, slots, most, sizes):
+    names = [f"{i:02d}" for i in range(count)]
+    packs = Packs(lambda trial: "alike", None, {"alike": most}, lambda: slots)
+    queue, _ = make(names, packs=packs)
+    found = []
+    while assignments := queue.next_assignments():
+        found.append(assignments)
+    assert [len(pack) for pack in found] == sizes
+    assert [name for pack in found for name in pack] == names
+
+
+def test_a_size_that_was_not_measured_is_one(make):
+    queue, _ = make("abc", packs=Packs(lambda trial: "alike", None, {}, lambda: 1))
+    assert taken(queue) == "a"
+
+
+def test_of_a_dead_pack_no_one_has_died_and_each_goes_on_alone_first(make):
+    recorder = Remembering()
+    queue, _ = make("abcde", Run(retries=0), recorder, pairs(size=3))
+    assert [taken(queue), taken(queue)] == ["abc", "de"]
+    queue.receive(Message("b", 1))
+    queue.died("abc", "killed")
+    assert (recorder.deaths, recorder.released) == ({}, ["c", "a"])
+    assert [taken(queue), taken(queue), taken(queue)] == ["a", "c", ""]
+    queue.died("a", "killed")
+    assert recorder.failed == [("a", "died", "its process died 1 times; last: killed")]
+    queue.receive(Message("c", 1))
+    queue.receive(Message("d", 1))
+    queue.receive(Message("e", 1))
+    assert queue.exhausted()
+
+
+def test_a_trial_that_has_died_alone_shares_no_process_again(make):
+    queue, _ = make("abc", packs=pairs(size=3))
+    assert taken(queue) == "abc"
+    queue.died("abc", "killed")
+    assert taken(queue) == "a"
+    queue.died("a", "killed")
+    assert [taken(queue), taken(queue), taken(queue)] == ["a", "b", "c"]
+
+
+def test_a_pack_that_is_given_up_is_trained_one_by_one(make):
+    recorder = Remembering()
+    queue, _ = make("abcd", recorder=recorder, packs=pairs())
+    assert taken(queue) == "ab"
+    for name in "ba":
+        assert queue.receive(Message(name, 1, checkpoint_step=0, apart="ValueError: a bug"))
+    assert [taken(queue), taken(queue), taken(queue)] == ["a", "b", "cd"]
+    queue.left("ab")  # what Ray says of the pack comes when its trials have gone on
+    queue.died("ab", "killed")
+    assert (recorder.deaths, recorder.released) == ({}, ["b", "a"])
+
+
+def test_a_stopped_pack_is_put_back_but_for_what_has_ended(make):
+    recorder = Remembering()
+    queue, stop = make("abc", recorder=recorder, packs=pairs(size=3))
+    assert taken(queue) == "abc"
+    queue.receive(Message("b", 1))
+    stop.ask("interrupted")
+    queue.left("abc")
+    assert (recorder.released, recorder.running) == (["a", "c"], ())
+
+
+def test_a_packs_watchdog_ends_no_trial(make):
+    recorder = Remembering()
+    recorder.printed = "Timeout (0:00:05)!"
+    queue, _ = make("ab", Run(timeout_s=5.0), recorder, pairs())
+    taken(queue)
+    queue.died("ab", "exit code 1")
+    assert (recorder.failed, recorder.released) == ([], ["b", "a"])
+    taken(queue)
+    queue.died("a", "exit code 1")
+    assert recorder.failed == [("a", "timeout", "not finished after 5 s")]
+
+
+def test_packs_of_a_round_that_ray_gave_up_are_suspected_one_by_one(make):
+    recorder = Remembering()
+    queue, _ = make("abcde", recorder=recorder, packs=pairs())
+    assert [taken(queue), taken(queue)] == ["ab", "cd"]
+    queue.round_ended(OUT_OF_MEMORY)
+    assert recorder.deaths == {}
+    for name in "abcd":
+        assert [taken(queue), taken(queue)] == [name, ""]
+        queue.receive(Message(name, 1))
+    assert taken(queue) == "e"
+
+
+def test_a_pack_that_was_all_that_ran_when_ray_gave_up_is_set_apart(make):
+    recorder = Remembering()
+    queue, _ = make("abc", recorder=recorder, packs=pairs())
+    taken(queue)
+    queue.round_ended(OUT_OF_MEMORY)
+    assert recorder.deaths == {}
+    assert [taken(queue), taken(queue), taken(queue)] == ["a", "b", "c"], "beside each other"

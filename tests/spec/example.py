@@ -82,6 +82,7 @@ class Workload:
     )
     primary: str = "eval/neg_elbo_per_token"
     fingerprint: Callable[[Mapping[str, Any]], str] = lambda config: str(config.get("data"))
+    pack: str | None = None
     files: Mapping[str, str] = field(default_factory=dict)
     check: Callable[[Mapping[str, Any]], None] = lambda config: None
     later: Mapping[str, Any] = field(default_factory=dict)

@@ -169,7 +169,7 @@ def test_a_file_that_is_not_there(folder):
         (("metrics:", "seeds: {vary: [trainin]}\nmetrics:"), ["s.yaml:15:16: seeds.vary[0]: got \"trainin\"; allowed: 'training', 'data', 'split' or 'reference'; did you mean training?"]),
         (("metrics:", "controls: {aa: yes}\nmetrics:"), ['s.yaml:15:16: controls.aa: got "yes"; allowed: a whole number']),
         (("metrics:", "controls: {rescaled: 1}\nmetrics:"), ["s.yaml:15:22: controls.rescaled: got 1; allowed: true or false"]),
-        (("metrics:", "run: {pack: 4}\nmetrics:"), ["s.yaml:15:13: run.pack: got 4; training trials together is not there yet; allowed: auto, 1"]),
+        (("metrics:", "run: {pack: 4}\nmetrics:"), ["s.yaml:15:13: run.pack: got 4; typed trains one trial at a time; allowed: auto, 1"]),
         (("metrics:", "run: {pack: all}\nmetrics:"), ["s.yaml:15:13: run.pack: got \"all\"; allowed: 'auto' or a whole number"]),
         (("metrics:", "run: {resources: {cpu: -1, tpu: many}}\nmetrics:"), [
             "s.yaml:15:24: run.resources.cpu: got -1; allowed: a number > 0",

@@ -197,3 +197,12 @@ def test_init_says_what_it_cannot_know(folder, capsys):
     with pytest.raises(SpecError, match=r"^--workload: got 'needs_more:train'; ModuleNotFoundError: No module named"):
         app(["init", str(folder / "other.yaml"), "--workload", "needs_more:train"], standalone_mode=False)
     assert not (folder / "other.yaml").exists()
+
+
+def test_a_function_of_ones_own_trains_one_trial_at_a_time(load, folder):
+    with pytest.raises(SpecError) as caught:
+        load("run.pack=8")
+    assert str(caught.value) == (
+        "--set: run.pack: got 8; a training function of one's own trains one trial at a time; allowed: auto, 1"
+    )
+    assert load("run.pack=auto").run.pack == "auto"
