@@ -5,7 +5,7 @@ import torch
 
 from ablate.plan.canonical import CanonicalFrame
 from ablate.workloads.contract import Trial
-from ablate.workloads.sequence_vae import train_disentangled, trial_setup
+from ablate.workloads.sequence_vae import model_pack, train_disentangled
 from ablate.workloads.sequence_vae.objective import read_split
 from ablate.workloads.sequence_vae.term_geometry import weight_gram
 from ablate.workloads.synthetic_sequences.workload import scales
@@ -21,10 +21,12 @@ OFF = dict.fromkeys((term.weight_field for term in TERMS.values()), 0.0)
 def trained(table, monkeypatch):
     """Trains a configuration with plain SGD; the held-out metrics of its last step, and where it began."""
 
-    def sgd(model, training):
-        return torch.optim.SGD(model.parameters(), lr=training.learning_rate)
+    def sgd(rows, trainings):
+        return torch.optim.SGD(
+            [{"params": [row], "lr": t.learning_rate} for row, t in zip(rows, trainings, strict=True)]
+        )
 
-    monkeypatch.setattr(trial_setup, "build_optimiser", sgd)
+    monkeypatch.setattr(model_pack, "build_optimiser", sgd)
 
     def train(config):
         trial = Trial(seed=0, evaluation=EVALUATION)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from ablate.workloads.contract import Workload
-from ablate.workloads.sequence_vae.config import LATER, Reference, Section, Seed, TrialSettings
+from ablate.workloads.sequence_vae.config import LATER, Reference, Section, Seed, TrialSettings, pack_key
 from ablate.workloads.sequence_vae.metric_names import metric_names
 from ablate.workloads.sequence_vae.table_key import data_key, table_key
 
@@ -177,6 +177,9 @@ WORKLOAD = Workload(
     check=check,
     later=LATER,
     sources=("ablate.workloads", "losses"),
+    pack="ablate.workloads.sequence_file.workload:train_pack",
+    pack_key=pack_key,
+    pack_costs="ablate.workloads.sequence_file.workload:costs",
     metrics=metric_names(("total_correlation", "dip_vae_i", "code_usage"), factors=True, likelihood=False),
     primary="eval/neg_elbo_per_token",
 )

@@ -1,4 +1,4 @@
-"""The functions that WORKLOAD names: prepare, train, scales, geometry."""
+"""The functions that WORKLOAD names: prepare, train, train_pack, costs of packs, scales, geometry."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ablate.workloads.contract import ArmScale, Prepared, Trial
+from ablate.workloads.contract import ArmScale, PackCost, PackMember, Prepared, Trial
 from ablate.workloads.sequence_file.config import Config, prepared_key, sequences_key
 from ablate.workloads.sequence_file.table import write_table
-from ablate.workloads.sequence_vae.over_tables import arm_scales, train_trial
-from ablate.workloads.sequence_vae.reference_table import prepare_table
+from ablate.workloads.sequence_vae.over_tables import arm_scales, train_members, train_trial
+from ablate.workloads.sequence_vae.pack_costs import pack_costs
+from ablate.workloads.sequence_vae.reference_table import open_table, prepare_table
 from ablate.workloads.sequence_vae.term_geometry import prepare_gram
 
 
@@ -29,6 +30,16 @@ def prepare(config: Mapping[str, Any], shared_dir: Path) -> Prepared:
 def train(config: Mapping[str, Any], trial: Trial) -> dict[str, float]:
     """As over_tables.train_trial."""
     return train_trial(Config.model_validate(dict(config)).model_dump(mode="json"), trial, prepare, prepared_key)
+
+
+def train_pack(members: Sequence[PackMember]) -> None:
+    """As over_tables.train_members."""
+    train_members(members, prepared_key)
+
+
+def costs(config: Mapping[str, Any], shared_dir: Path, sizes: Sequence[int], device: str) -> dict[int, PackCost]:
+    """As pack_costs."""
+    return pack_costs(config, open_table(prepared_key(config), shared_dir), sizes, device)
 
 
 def scales(

@@ -9,11 +9,10 @@ from typing import Any
 
 import torch
 from torch import Generator
-from torch.optim import AdamW
 
 from ablate.workloads.sequence_vae.model import SequenceVAE
 
-VERSION = 1
+VERSION = 2
 FILE = "checkpoint.pt"
 
 
@@ -36,10 +35,16 @@ class Progress:
 
 @dataclass(frozen=True)
 class State:
-    """All that a training changes; `identity` says whose it is: a checkpoint with another one is not read."""
+    """All that a training changes.
+
+    Attributes:
+        optimiser: what the optimiser remembers of the parameters, taken as one vector; empty before the first step.
+        generators: the random streams by name.
+        identity: says whose it is: a checkpoint with another one is not read.
+    """
 
     model: SequenceVAE
-    optimiser: AdamW
+    optimiser: dict[str, Any]
     generators: dict[str, Generator]
     identity: str
     progress: Progress
@@ -54,8 +59,8 @@ def save(state: State, folder: Path) -> None:
         {
             "version": VERSION,
             "identity": state.identity,
-            "model": state.model.state_dict(),
-            "optimiser": state.optimiser.state_dict(),
+            "model": {name: value.clone() for name, value in state.model.state_dict().items()},
+            "optimiser": dict(state.optimiser),
             "generators": {name: generator.get_state() for name, generator in state.generators.items()},
             "progress": {"step": progress.step, "row": progress.row},
         },
@@ -77,7 +82,7 @@ def restore(state: State, folder: Path | None, device: str) -> str | None:
         if saved["version"] != VERSION or saved["identity"] != state.identity:
             return "it belongs to another training"
         state.model.load_state_dict(saved["model"])
-        state.optimiser.load_state_dict(saved["optimiser"])
+        state.optimiser.update(saved["optimiser"])
         for name, generator in state.generators.items():
             generator.set_state(saved["generators"][name].cpu())
         for name, value in saved["progress"].items():

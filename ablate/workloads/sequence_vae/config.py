@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
@@ -220,6 +222,31 @@ class Training(Section):
 
 LATER: dict[str, Any] = {"reference.cross_fit": 0, "training.length_buckets": 1, "reconstruction.shares": None}
 """Paths that came later, by the value that means what was before: `Workload.later` of every data source."""
+
+
+PACKED_APART = ("reconstruction", "kl", "auxiliary")
+"""Sections in which trials that train together may differ, beside the seed and PACKED_TRAINING."""
+
+PACKED_TRAINING = ("learning_rate", "weight_decay", "clip_norm")
+"""Keys of `training` of which the same is true."""
+
+
+def pack_key(config: Mapping[str, Any]) -> str | None:
+    """What trials that train together have in common: everything but the objective and the optimiser's settings.
+
+    Returns: None for batches of similar length: those of several trials differ in length.
+    """
+    training = Training.model_validate(config.get("training", {}))
+    if training.length_buckets > 1:
+        return None
+    common = {name: value for name, value in config.items() if name not in PACKED_APART}
+    common["training"] = training.model_dump(exclude=set(PACKED_TRAINING))
+    return json.dumps(common, sort_keys=True)
+
+
+def training_steps(config: Mapping[str, Any]) -> int:
+    """How many steps a trial takes."""
+    return Training.model_validate(config.get("training", {})).steps
 
 
 class TrialSettings(Section):

@@ -170,5 +170,5 @@ def _batch(split: Split, part: slice, device: str) -> tuple[Tensor, Tensor]:
 
 
 def real_tokens(mask: Tensor) -> Tensor:
-    """[B, T], true at real tokens, of the mask [B, L] of targets: the first token, and each target."""
-    return torch.cat([torch.ones_like(mask[:, :1]), mask], dim=1)
+    """[..., T], true at real tokens, of the mask [..., L] of targets: the first token, and each target."""
+    return torch.cat([torch.ones_like(mask[..., :1]), mask], dim=-1)

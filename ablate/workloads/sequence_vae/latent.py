@@ -1,7 +1,8 @@
 """The two kinds of latent variable, with one set of methods.
 
-`parameters` [B, P] is what the encoder says of an example, z [B, Z] what the decoder sees of it. Noise [B, Z] is
-drawn outside and passed in: standard normal for a continuous z, standard Gumbel for a discrete one.
+`parameters` [B, P] is what the encoder says of an example, z [B, Z] what the decoder sees of it. `relaxed` and `draw`
+take any dimensions in front of these. Noise [B, Z] is drawn outside and passed in: standard normal for a continuous z,
+standard Gumbel for a discrete one.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ from losses import CategoricalPosterior, GaussianPosterior, categorical_kl_per_g
 
 ACTIVE = 0.01
 """Threshold of an active unit: variance of mu, or nats of information."""
+
+
+Temperature = float | Tensor
+"""Of the relaxation of a discrete z; a tensor broadcasts over [..., G, K]."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class ContinuousLatent:
         """[B, D] standard normal."""
         return torch.randn(batch, self.dimensions, generator=generator)
 
-    def relaxed(self, parameters: Tensor, noise: Tensor, temperature: float, *, straight_through: bool) -> Tensor:
+    def relaxed(self, parameters: Tensor, noise: Tensor, temperature: Temperature, *, straight_through: bool) -> Tensor:
         """A draw with a gradient (Kingma & Welling 2014); it is exact, there is nothing to relax."""
         del temperature, straight_through
         return self.draw(parameters, noise)
@@ -107,7 +112,7 @@ class DiscreteLatent:
         """[B, G K] standard Gumbel."""
         return -torch.empty(batch, self.size).exponential_(generator=generator).log()
 
-    def relaxed(self, parameters: Tensor, noise: Tensor, temperature: float, *, straight_through: bool) -> Tensor:
+    def relaxed(self, parameters: Tensor, noise: Tensor, temperature: Temperature, *, straight_through: bool) -> Tensor:
         """A Gumbel-softmax draw with a gradient (Jang et al. 2017); straight-through: one-hot, soft gradient."""
         soft = torch.softmax(self._by_group(parameters + noise) / temperature, dim=-1).flatten(-2)
         return self.draw(parameters, noise) + (soft - soft.detach()) if straight_through else soft

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor, nn
 
+from ablate.workloads.sequence_vae.batched_layers import Embedding, Linear, uniform
 from ablate.workloads.sequence_vae.config import Core, Latent, Model
 from ablate.workloads.sequence_vae.latent import latent_of
-from ablate.workloads.sequence_vae.networks import build_core
+from ablate.workloads.sequence_vae.networks import Generators, build_core
 
 
 @contextmanager
@@ -26,7 +27,7 @@ class TokenEmbedding(nn.Module):
 
     def __init__(self, vocabulary: int, positions: int, width: int) -> None:
         super().__init__()
-        self.token, self.position = nn.Embedding(vocabulary, width), nn.Embedding(positions, width)
+        self.token, self.position = Embedding(vocabulary, width), Embedding(positions, width)
         for table in (self.token, self.position):
             nn.init.normal_(table.weight, std=width**-0.5)
 
@@ -38,7 +39,7 @@ class TokenEmbedding(nn.Module):
         embedded = self.token(tokens)
         if keep is not None:
             embedded = embedded * keep[..., None]
-        return torch.as_tensor(embedded + self.position.weight[: tokens.shape[1]])
+        return torch.as_tensor(embedded + self.position.weight[..., None, : tokens.shape[-1], :])
 
 
 class Decoder(nn.Module):
@@ -58,9 +59,9 @@ class Decoder(nn.Module):
     ) -> None:
         super().__init__()
         self.embedding = TokenEmbedding(vocabulary, positions, width)
-        self.latent = nn.Linear(latent_size, width) if latent_size else None
+        self.latent = Linear(latent_size, width) if latent_size else None
         self.core = build_core(core, width, layers, heads, dropout, causal=True)
-        self.output = nn.Linear(width, vocabulary)
+        self.output = Linear(width, vocabulary)
 
     def forward(
         self,
@@ -68,7 +69,7 @@ class Decoder(nn.Module):
         mask: Tensor,
         z: Tensor | None = None,
         keep: Tensor | None = None,
-        generator: Generator | None = None,
+        generator: Generators | None = None,
     ) -> Tensor:
         """Logits [B, L, V]; those at t score the token after prefix[:, t].
 
@@ -81,7 +82,7 @@ class Decoder(nn.Module):
         """
         x = self.embedding(prefix, keep)
         if self.latent is not None and z is not None:
-            x = x + self.latent(z)[:, None, :]
+            x = x + self.latent(z).unsqueeze(-2)
         return torch.as_tensor(self.output(self.core(x, mask, generator)))
 
 
@@ -95,7 +96,7 @@ class SequenceVAE(nn.Module):
         self.token_dropout = model.token_dropout
         self.embedding = TokenEmbedding(vocabulary, positions, width)
         self.encoder = build_core(model.encoder, width, layers, heads, dropout, causal=False)
-        self.posterior = nn.Linear(width, self.latent.parameters)
+        self.posterior = Linear(width, self.latent.parameters)
         self.decoder = Decoder(
             vocabulary,
             positions,
@@ -107,7 +108,7 @@ class SequenceVAE(nn.Module):
             latent_size=self.latent.size,
         )
 
-    def encode(self, tokens: Tensor, real: Tensor, generator: Generator | None = None) -> Tensor:
+    def encode(self, tokens: Tensor, real: Tensor, generator: Generators | None = None) -> Tensor:
         """Parameters of q(z|x), [B, P]: the mean of the encoder's states over real tokens, through one linear map.
 
         Args:
@@ -117,11 +118,11 @@ class SequenceVAE(nn.Module):
         """
         states = self.encoder(self.embedding(tokens), real, generator)
         seen = real[..., None].to(states.dtype)
-        return torch.as_tensor(self.posterior((states * seen).sum(1) / seen.sum(1).clamp(min=1)))
+        return torch.as_tensor(self.posterior((states * seen).sum(-2) / seen.sum(-2).clamp(min=1)))
 
-    def decode(self, prefix: Tensor, mask: Tensor, z: Tensor, generator: Generator | None = None) -> Tensor:
+    def decode(self, prefix: Tensor, mask: Tensor, z: Tensor, generator: Generators | None = None) -> Tensor:
         """Logits [B, L, V]; with a generator, tokens of the prefix are dropped and dropout is on."""
         keep = None
         if generator is not None and self.token_dropout:
-            keep = (torch.rand(prefix.shape, generator=generator) >= self.token_dropout).to(prefix.device)
+            keep = (uniform(prefix.shape, generator) >= self.token_dropout).to(prefix.device)
         return torch.as_tensor(self.decoder(prefix, mask, z, keep, generator))

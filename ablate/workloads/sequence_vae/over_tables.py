@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ablate.workloads.contract import ArmScale, Prepared, Trial
+from ablate.errors import StudyError
+from ablate.workloads.contract import ArmScale, PackMember, Prepared, Trial
 from ablate.workloads.sequence_vae import train_disentangled
 from ablate.workloads.sequence_vae.objective import arm_scale
 from ablate.workloads.sequence_vae.reference_table import is_prepared, open_table
@@ -30,6 +31,17 @@ def train_trial(config: Mapping[str, Any], trial: Trial, prepare: Prepare, key: 
     with tempfile.TemporaryDirectory() as folder:
         made = prepare(config, Path(folder)).key
         return train_disentangled.train(config, open_table(made, Path(folder)), trial)
+
+
+def train_members(members: Sequence[PackMember], key: PreparedKey) -> None:
+    """Train trials with a pack key in common over the one table in their shared folder.
+
+    Raises: StudyError where the folder does not hold the table.
+    """
+    first = members[0]
+    if first.trial.shared_dir is None:
+        raise StudyError("trials are trained together over the table of a study; these have no shared folder")
+    train_disentangled.train_pack(members, open_table(key(first.config), first.trial.shared_dir))
 
 
 def arm_scales(

@@ -1,4 +1,4 @@
-"""The prepared reference of a whole split: in memory while it is small, made for each batch where it is not."""
+"""What a split's frozen reference comes to: sums over all its examples, and the token weights of each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from losses import PreparedReference, ReconstructionLossConfig, prepare_reference
+from losses import TERMS, PreparedReference, ReconstructionLossConfig, prepare_reference, term_weight_matrices
 
 IN_MEMORY = 2**26
 """Target positions of a split whose weights are kept, some 1 GB with the examples' statistics."""
@@ -17,35 +17,62 @@ PART = 2**22
 
 
 @dataclass(frozen=True)
-class SplitReference:
-    """What the loss reads of the frozen reference, by the rows of a batch.
+class TokenWeights:
+    """N W of each example of a split: its token weights in the objective, before the mean over a batch.
 
     Attributes:
         surprisal: [n, L] nats, memory-mapped.
         mask: [n, L], memory-mapped.
-        config: what it is prepared with.
-        prepared: of the whole split, on the device, or None where that is too much.
-        totals: a reference whose sums over examples are those of the split.
-        device: where batches are wanted.
+        config: the weights lambda_k and the settings.
+        example_weight_mean: <(S + eps)^-1> over the split.
+        whole: [n, L], or None where that is too much to keep.
     """
 
     surprisal: Tensor
     mask: Tensor
     config: ReconstructionLossConfig
+    example_weight_mean: float
+    whole: Tensor | None
+
+    def __getitem__(self, rows: Tensor) -> Tensor:
+        """[B, L] of these rows of the split."""
+        if self.whole is not None:
+            return self.whole[rows]
+        return _row_weights(self.reference(rows), self.config, self.example_weight_mean)
+
+    def reference(self, rows: Tensor) -> PreparedReference:
+        """What the terms and diagnostics of a batch of these rows are made from."""
+        return prepare_reference(self.surprisal[rows], self.mask[rows], self.config)
+
+
+@dataclass(frozen=True)
+class SplitReference:
+    """The reference of a split under the settings of an arm.
+
+    Attributes:
+        surprisal, mask: as TokenWeights has them.
+        prepared: of the whole split, or None where that is too much.
+        totals: a reference whose sums over examples are those of the split.
+    """
+
+    surprisal: Tensor
+    mask: Tensor
     prepared: PreparedReference | None
     totals: PreparedReference
-    device: str = "cpu"
 
-    def to(self, device: str) -> SplitReference:
-        """The same with batches on that device."""
-        prepared = None if self.prepared is None else self.prepared.to(device)
-        return replace(self, prepared=prepared, device=device)
+    def token_weights(self, config: ReconstructionLossConfig, example_weight_mean: float) -> TokenWeights:
+        """The weights of an objective with the settings that the reference was prepared with."""
+        whole = None if self.prepared is None else _row_weights(self.prepared, config, example_weight_mean)
+        return TokenWeights(self.surprisal, self.mask, config, example_weight_mean, whole)
 
-    def __getitem__(self, rows: Tensor) -> PreparedReference:
-        """The reference of those rows of the split; `rows` [B] int64 on the CPU."""
-        if self.prepared is not None:
-            return self.prepared[rows.to(self.device)]
-        return prepare_reference(self.surprisal[rows], self.mask[rows], self.config).to(self.device)
+
+def _row_weights(reference: PreparedReference, config: ReconstructionLossConfig, example_weight_mean: float) -> Tensor:
+    """N W = sum_k lambda_k N W_k, [n, L]."""
+    matrices = term_weight_matrices(reference, config, example_weight_mean)
+    total = torch.zeros_like(reference.weights[0])
+    for name, term in TERMS.items():
+        total.add_(matrices[name], alpha=float(getattr(config, term.weight_field)))
+    return total
 
 
 def split_reference(
@@ -54,7 +81,7 @@ def split_reference(
     """Prepare a split of [n, L] positions, as a whole if that is at most `in_memory` positions."""
     if surprisal.numel() <= in_memory:
         whole = prepare_reference(surprisal, mask, config)
-        return SplitReference(surprisal, mask, config, whole, whole)
+        return SplitReference(surprisal, mask, whole, whole)
     rows = max(PART // surprisal.shape[1], 1)
     parts = [
         _summed(prepare_reference(part, active, config))
@@ -65,7 +92,7 @@ def split_reference(
         weights=torch.cat([part.weights for part in parts], 1),
         examples=torch.cat([part.examples for part in parts], 1),
     )
-    return SplitReference(surprisal, mask, config, None, totals)
+    return SplitReference(surprisal, mask, None, totals)
 
 
 def _summed(reference: PreparedReference) -> PreparedReference:

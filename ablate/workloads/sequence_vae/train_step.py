@@ -1,15 +1,16 @@
-"""One step of training: the objective of a batch, its gradient, the optimiser."""
+"""The objectives of all trials of a pack on one batch of each, and their parts.
+
+A dimension [K] in front of everything is that of the trials. A trial's numbers depend on its own part alone.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Generator, Tensor
-from torch.nn.utils import clip_grad_norm_, get_total_norm
-from torch.optim import AdamW
 
-from ablate.workloads.sequence_vae.config import Training
 from ablate.workloads.sequence_vae.evaluation import real_tokens
 from ablate.workloads.sequence_vae.model import SequenceVAE
 from losses import (
@@ -50,78 +51,126 @@ class Objective:
 
 
 @dataclass(frozen=True)
-class Batch:
-    """Examples of one step: tokens [B, T] int64, the mask [B, L] of their targets, and what the reference says."""
-
-    tokens: Tensor
-    mask: Tensor
-    reference: PreparedReference
-
-    def trimmed(self, positions: int) -> Batch:
-        """The first positions alone, where no example has more."""
-        reference = replace(self.reference, weights=self.reference.weights[..., :positions])
-        return Batch(self.tokens[:, : positions + 1], self.mask[:, :positions], reference)
-
-
-@dataclass(frozen=True)
 class Streams:
-    """The random streams that a step draws from; dropout is None where the model has none."""
+    """The random streams that a trial's step draws from; dropout is None where the model has none."""
 
     latent: Generator
     dropout: Generator | None
 
 
-def batch_losses(
-    model: SequenceVAE, batch: Batch, objective: Objective, streams: Streams, step: int, *, measure: bool = True
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """The objective of a batch, and its parts by metric name.
+@dataclass(frozen=True)
+class Turn:
+    """What is a trial's own in a step; `step` is counted from 0 and sets beta and the temperature."""
+
+    objective: Objective
+    streams: Streams
+    step: int
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Examples of one step.
+
+    Attributes:
+        tokens: [K, B, T] int64.
+        mask: [K, B, L], true where there is a target.
+        weights: [K, B, L], N W of these examples, as TokenWeights has it.
+    """
+
+    tokens: Tensor
+    mask: Tensor
+    weights: Tensor
+
+    def trimmed(self) -> Batch:
+        """The positions alone that some example has."""
+        positions = int(self.mask.sum(-1).max())
+        return Batch(self.tokens[..., : positions + 1], self.mask[..., :positions], self.weights[..., :positions])
+
+
+@dataclass(frozen=True)
+class StepLosses:
+    """What a step's forward pass gives.
+
+    Attributes:
+        objectives: [K], J of each trial; carries gradients.
+        nll: [K, B, L]; kl: [K, B, J]; parameters, of q(z|x): [K, B, P]; z: [K, B, Z].
+    """
+
+    objectives: Tensor
+    nll: Tensor
+    kl: Tensor
+    parameters: Tensor
+    z: Tensor
+
+
+def pack_losses(model: SequenceVAE, batch: Batch, turns: Sequence[Turn]) -> StepLosses:
+    """The objective of each trial on its own batch.
 
     Args:
-        step: counted from 0; it sets beta and the temperature.
-        measure: whether the parts are wanted; auxiliary terms of weight 0 are left out otherwise.
+        model: of all K trials, its parameters [K, ...].
     Source: docs/loss_stack.md, section 5.
     """
     tokens, mask = batch.tokens, batch.mask
-    parameters = model.encode(tokens, real_tokens(mask), streams.dropout)
-    noise = model.latent.noise(len(tokens), streams.latent).to(tokens.device)
-    temperature = temperature_at(objective.temperature, step)
-    z = model.latent.relaxed(parameters, noise, temperature, straight_through=objective.straight_through)
-    logits = model.decode(tokens[:, :-1], mask, z, streams.dropout)
-    nll = masked_token_nll_per_position(logits, tokens[:, 1:], mask)
-
-    stack = reconstruction_losses(
-        nll, mask, batch.reference, objective.reconstruction, example_weight_mean=objective.example_weight_mean
+    dropout = [turn.streams.dropout for turn in turns if turn.streams.dropout is not None] or None
+    parameters = model.encode(tokens, real_tokens(mask), dropout)
+    noise = torch.stack([model.latent.noise(tokens.shape[1], turn.streams.latent) for turn in turns])
+    temperature = parameters.new_tensor([temperature_at(turn.objective.temperature, turn.step) for turn in turns])
+    straight_through = turns[0].objective.straight_through
+    z = model.latent.relaxed(
+        parameters, noise.to(parameters), temperature.view(-1, 1, 1, 1), straight_through=straight_through
     )
-    kl = model.latent.kl(parameters)
-    total = stack.objective + beta_at(objective.beta, step) * free_bits(kl, objective.free_bits, mask)
-    auxiliary: dict[str, Tensor] = {}
-    if measure or any(objective.auxiliary.values()):
-        auxiliary = auxiliary_losses(model.latent.posterior(parameters, z), mask.any(-1), objective.training_size)
-    for name, weight in objective.auxiliary.items():
-        if weight:
-            total = total + weight * auxiliary[name]
+    nll = masked_token_nll_per_position(model.decode(tokens[..., :-1], mask, z, dropout), tokens[..., 1:], mask)
+
+    size = mask.any(-1).sum(-1).clamp(min=1)
+    kl = model.latent.kl(parameters.flatten(0, 1)).view(*tokens.shape[:2], -1)
+    beta = parameters.new_tensor([beta_at(turn.objective.beta, turn.step) for turn in turns])
+    rates = [free_bits(*own) for own in zip(kl, (turn.objective.free_bits for turn in turns), mask, strict=True)]
+    objectives = (batch.weights * nll).sum((1, 2)) / size + beta * torch.stack(rates)
+    losses = StepLosses(objectives, nll, kl, parameters, z)
+    if any(weight for turn in turns for weight in turn.objective.auxiliary.values()):
+        objectives = objectives + torch.stack(list(_weighted_auxiliaries(model, batch, turns, losses)))
+    return StepLosses(objectives, nll, kl, parameters, z)
+
+
+def _weighted_auxiliaries(
+    model: SequenceVAE, batch: Batch, turns: Sequence[Turn], losses: StepLosses
+) -> Iterator[Tensor]:
+    """sum_a mu_a L_a of each trial."""
+    for place, turn in enumerate(turns):
+        total = losses.objectives.new_zeros(())
+        if any(turn.objective.auxiliary.values()):
+            found = _auxiliaries(model, batch, turn, losses, place)
+            for name, weight in turn.objective.auxiliary.items():
+                if weight:
+                    total = total + weight * found[name]
+        yield total
+
+
+def _auxiliaries(model: SequenceVAE, batch: Batch, turn: Turn, losses: StepLosses, place: int) -> dict[str, Tensor]:
+    posterior = model.latent.posterior(losses.parameters[place], losses.z[place])
+    return auxiliary_losses(posterior, batch.mask[place].any(-1), turn.objective.training_size)
+
+
+@torch.no_grad()
+def parts_of(
+    model: SequenceVAE, batch: Batch, turn: Turn, losses: StepLosses, place: int, reference: PreparedReference
+) -> dict[str, float]:
+    """The parts of one trial's objective, and the diagnostics, by metric name.
+
+    Args:
+        place: the trial's, of K.
+        reference: of its batch, before it is trimmed.
+    """
+    mask, objective = batch.mask[place], turn.objective
+    reference = replace(reference, weights=reference.weights[..., : mask.shape[-1]])
+    stack = reconstruction_losses(
+        losses.nll[place], mask, reference, objective.reconstruction, objective.example_weight_mean
+    )
     parts = {
-        "objective": total,
-        "kl": mean_over_examples(kl.sum(-1), mask),
+        "objective": losses.objectives[place],
+        "kl": mean_over_examples(losses.kl[place].sum(-1), mask),
         **stack.terms,
         **stack.diagnostics,
-        **auxiliary,
+        **_auxiliaries(model, batch, turn, losses, place),
     }
-    return total, parts
-
-
-def take_step(model: SequenceVAE, optimiser: AdamW, loss: Tensor, clip_norm: float | None) -> Tensor:
-    """Follow the gradient of the loss; returns its norm before clipping."""
-    optimiser.zero_grad(set_to_none=True)
-    loss.backward()  # type: ignore[no-untyped-call]
-    if clip_norm is None:
-        norm = get_total_norm(p.grad for p in model.parameters() if p.grad is not None)
-    else:
-        norm = clip_grad_norm_(model.parameters(), clip_norm)
-    optimiser.step()
-    return torch.as_tensor(norm)
-
-
-def build_optimiser(model: SequenceVAE, training: Training) -> AdamW:
-    """Adam with decoupled weight decay, fused into one call."""
-    return AdamW(model.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay, fused=True)
+    return {name: part.item() for name, part in parts.items()}

@@ -24,8 +24,8 @@ from ablate.workloads.sequence_vae.objective import (
     reconstruction_objective,
 )
 from ablate.workloads.sequence_vae.reference_table import ReferenceTable
-from ablate.workloads.sequence_vae.split_reference import SplitReference
-from ablate.workloads.sequence_vae.train_step import Objective, Streams, build_optimiser
+from ablate.workloads.sequence_vae.split_reference import TokenWeights
+from ablate.workloads.sequence_vae.train_step import Objective, Streams
 from losses import AUXILIARY_TERMS, BetaSchedule, TemperatureSchedule, effective_coefficient
 
 HELD_OUT = {"eval": "report", "select": "select"}
@@ -38,7 +38,7 @@ class Setup:
 
     Attributes:
         train: the training split.
-        reference: of the training split, on the device.
+        weights: of the training split.
         rows: step -> the rows of its batch.
         held_out: the evaluated splits by metric prefix.
     """
@@ -46,7 +46,7 @@ class Setup:
     settings: TrialSettings
     objective: Objective
     train: Split
-    reference: SplitReference
+    weights: TokenWeights
     rows: Callable[[int], NDArray[np.int64]]
     held_out: dict[str, HeldOut]
     streams: Streams
@@ -76,7 +76,7 @@ def set_up(settings: TrialSettings, table: ReferenceTable, trial: Trial, device:
         settings,
         _objective(settings, stack, train),
         train,
-        stack.reference.to(device),
+        stack.reference.token_weights(stack.config, stack.example_weight_mean),
         _batches(trial.stream_seed("data_order"), settings.training, np.asarray(table.lengths[table.splits["train"]])),
         {prefix: held_out(table, name, model, stack.config, seed) for prefix, name in HELD_OUT.items()},
         Streams(latent, dropout if drops else None),
@@ -85,7 +85,7 @@ def set_up(settings: TrialSettings, table: ReferenceTable, trial: Trial, device:
     _note(trial, table, settings, stack)
     identity = hashlib.sha256(f"{table.sha256} {settings.model_dump_json()}".encode()).hexdigest()
     generators = {"latent_sampling": latent, "dropout": dropout}
-    return State(model, build_optimiser(model, settings.training), generators, identity, Progress()), setup
+    return State(model, {}, generators, identity, Progress()), setup
 
 
 def data_order(seed: int, examples: int, batch_size: int) -> Callable[[int], NDArray[np.int64]]:

@@ -1,0 +1,66 @@
+"""One step of training for all trials of a pack: the batch, the gradients, clipping, the optimiser."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ablate.workloads.sequence_vae.model_pack import ModelPack
+from ablate.workloads.sequence_vae.train_step import Batch, StepLosses, Turn, pack_losses
+from ablate.workloads.sequence_vae.trial_setup import Setup
+
+
+@dataclass(frozen=True)
+class TakenStep:
+    """What came of a step.
+
+    Attributes:
+        batch, losses: of all trials.
+        objectives: J of each trial.
+        norms: of the gradient of each, before clipping.
+    """
+
+    batch: Batch
+    losses: StepLosses
+    objectives: list[float]
+    norms: list[float]
+
+
+def train_together(pack: ModelPack, setups: Sequence[Setup], turns: Sequence[Turn]) -> TakenStep:
+    """Take a step of each trial; one whose objective is not finite stays where it is."""
+    batch = _batch(setups, turns)
+    losses = pack_losses(pack.batched, batch, turns)
+    clip_norms = [setup.settings.training.clip_norm for setup in setups]
+    return TakenStep(batch, losses, *_follow(pack, losses.objectives, clip_norms))
+
+
+def _batch(setups: Sequence[Setup], turns: Sequence[Turn]) -> Batch:
+    """The examples of each trial's step, from the one table that they share."""
+    first = setups[0]
+    rows = torch.stack([torch.from_numpy(own.rows(turn.step)) for own, turn in zip(setups, turns, strict=True)])
+    tokens, mask = (t[rows.flatten()].view(*rows.shape, -1) for t in (first.train.tokens, first.train.mask))
+    weights = torch.stack([own.weights[part] for own, part in zip(setups, rows, strict=True)])
+    batch = Batch(tokens.to(first.device).long(), mask.to(first.device), weights.to(first.device))
+    return batch.trimmed() if first.settings.training.length_buckets > 1 else batch
+
+
+def _follow(pack: ModelPack, objectives: Tensor, clip_norms: Sequence[float | None]) -> tuple[list[float], list[float]]:
+    """Let each model follow the gradient of its objective; one whose objective is not finite stays where it is.
+
+    Args:
+        objectives: [K], with gradients.
+        clip_norms: the largest norm of each trial's gradient, or None.
+    Returns: the objectives, and the norms of the gradients before clipping.
+    """
+    slopes = torch.autograd.grad(objectives.sum(), tuple(pack.batched.parameters()), materialize_grads=True)
+    gradients = torch.cat([slope.flatten(1) for slope in slopes], dim=1)
+    norms = torch.linalg.vector_norm(gradients, dim=1)
+    limits = norms.new_tensor([math.inf if norm is None else norm for norm in clip_norms])
+    gradients *= (limits / (norms + 1e-6)).clamp(max=1).unsqueeze(1)
+    values, measured = torch.stack([objectives.detach(), norms]).tolist()
+    pack.step([gradient if math.isfinite(value) else None for gradient, value in zip(gradients, values, strict=True)])
+    return values, measured
