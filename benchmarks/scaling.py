@@ -1,0 +1,204 @@
+"""How time grows: with trials, workers, vocabulary and length; a figure with the slopes.
+
+    python benchmarks/scaling.py [--out docs/images/scaling.png] [--only trials workers vocabulary length]
+
+Trials are short trainings of the sequence VAE through the whole toolkit, unpacked. A step's time is the median of what
+the trainer reports (`time/step_s`), in turns over all sizes so that a busy machine slows all of them. A slope is that
+of log time on log size over the three largest sizes, with its standard error: 1 is proportional.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from scipy.stats import linregress
+
+from ablate.plots.style import BLUE, GREY, RC, Floats, new_panels, tidy
+from ablate.run.calling import run_study
+from ablate.workloads.contract import Trial
+from ablate.workloads.synthetic_sequences.workload import prepare, train
+
+STUDY = """
+study: scaling
+workload: synthetic_sequences
+baseline:
+  data: {{examples: 256, select_examples: 64, report_examples: 64}}
+  reference: {{steps: 20}}
+  training: {{steps: 20, batch_size: 32}}
+factors: {{kl.beta: [0.5, 1.0]}}
+designs: [{{one_at_a_time: [kl.beta]}}]
+seeds: {{count: {seeds}}}
+evaluation: {{every: 1.0, iwae_samples: 8, iwae_examples: 32}}
+metrics: {{primary: {{name: eval/neg_elbo_per_token, goal: minimize}}}}
+run: {{pack: 1, max_concurrent: {workers}}}
+"""
+TRIALS, WORKERS, TRIALS_OF_WORKERS = (16, 64, 256), (1, 2), 48
+ALPHABETS = ((2, 4), (2, 32), (2, 128), (2, 512), (4, 1024), (16, 1024))
+"""Registers, and symbols of each."""
+LENGTHS = (8, 16, 32, 64, 128)
+TURNS = 3
+
+
+@dataclass(frozen=True)
+class Series:
+    """Times by size: `times[i]` belongs to `sizes[i]`, which may come several times; `time` has their unit."""
+
+    title: str
+    size: str
+    time: str
+    sizes: Sequence[int]
+    times: Sequence[float]
+
+    def fit(self) -> tuple[str, Floats, Floats]:
+        """The power law of the three largest sizes, where what does not grow weighs least: in words, and as a line."""
+        largest = sorted(set(self.sizes))[-3:]
+        own = np.isin(self.sizes, largest)
+        found = linregress(np.log(np.array(self.sizes)[own]), np.log(np.array(self.times)[own]))
+        ends = np.array([largest[0], largest[-1]], dtype=float)
+        error = f" ± {found.stderr:.2f}" if own.sum() > 2 else ""
+        return f"slope {found.slope:.2f}{error}", ends, np.exp(found.intercept) * ends**found.slope
+
+    def draw(self, axes: Axes) -> None:
+        """Every measurement, and the power law."""
+        slope, ends, line = self.fit()
+        axes.plot(ends, line, color=GREY, lw=1, label=slope)
+        axes.plot(self.sizes, self.times, color=BLUE, marker="o", ms=4, lw=0)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        ticks = sorted(set(self.sizes))
+        axes.set_xticks(ticks, [str(tick) for tick in ticks])
+        axes.minorticks_off()
+        low, high = math.log10(min(self.times)), math.log10(max(self.times))
+        marks = [float(f"{10**place:.1g}") for place in np.linspace(low, high, 4)]
+        axes.set_yticks(marks, [f"{mark:g}" for mark in marks])
+        axes.set_title(self.title)
+        axes.set_xlabel(self.size)
+        axes.set_ylabel(self.time)
+        axes.legend(frameon=False, loc="best", handlelength=1.2)
+        tidy(axes)
+
+    def as_text(self) -> str:
+        """Median of each size, and the slope."""
+        cells = []
+        for size in sorted(set(self.sizes)):
+            own = [taken for at, taken in zip(self.sizes, self.times, strict=True) if at == size]
+            cells.append(f"{size}: {statistics.median(own):.3g}")
+        return f"{self.title} ({self.time} by {self.size}): {', '.join(cells)}; {self.fit()[0]}"
+
+
+def run_seconds(trials: int, workers: int) -> float:
+    """From the first trial's start to the last one's end."""
+    with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
+        Path("study.yaml").write_text(STUDY.format(seeds=trials // 2, workers=workers))
+        frame = run_study("study.yaml").trials()
+    assert set(frame["state"]) == {"COMPLETE"}, frame["state"].value_counts()
+    ends = frame["started"] + pd.to_timedelta(frame["duration_s"], unit="s")
+    return float((ends.max() - frame["started"].min()).total_seconds())
+
+
+def by_trials() -> Series:
+    """Time of a run against its number of trials."""
+    seconds = [run_seconds(trials, workers=2) for trials in TRIALS]
+    return Series("trials, two workers", "trials", "run, s", TRIALS, seconds)
+
+
+def by_workers() -> Series:
+    """Time of a run against its number of workers."""
+    turns = [(workers, run_seconds(TRIALS_OF_WORKERS, workers)) for _turn in range(2) for workers in WORKERS]
+    sizes, seconds = zip(*turns, strict=True)
+    return Series(f"workers, {TRIALS_OF_WORKERS} trials", "workers", "run, s", sizes, seconds)
+
+
+def step_times(configs: Mapping[int, Mapping[str, Any]]) -> tuple[list[int], list[float]]:
+    """Time of a training step under each configuration, once a turn after one that warms up: sizes and ms."""
+    shared = {
+        "reference": {"steps": 10},
+        "training": {"steps": 40, "batch_size": 64},
+        "model": {"width": 32, "layers": 1},
+    }
+    sizes, milliseconds = [], []
+    with tempfile.TemporaryDirectory() as name:
+        for config in configs.values():
+            prepare({**shared, **config}, Path(name))
+        for turn in range(TURNS + 1):
+            for size, config in configs.items():
+                trial = Trial(seed=turn, shared_dir=Path(name), evaluation={"iwae_samples": 1, "iwae_examples": 8})
+                train({**shared, **config}, trial)
+                steps = [row.metrics["time/step_s"] for row in trial.rows if "time/step_s" in row.metrics]
+                if turn:
+                    sizes.append(size)
+                    milliseconds.append(1000 * statistics.median(steps))
+    return sizes, milliseconds
+
+
+def _data(registers: int, symbols: int, length: int) -> dict[str, Any]:
+    return {
+        "data": {
+            "examples": 256,
+            "select_examples": 64,
+            "report_examples": 64,
+            "registers": registers,
+            "symbols": symbols,
+            "length_buckets": [[length, length]],
+        }
+    }
+
+
+def by_vocabulary() -> Series:
+    """Time of a step against the number of tokens: three special ones, and those of each register."""
+    configs = {3 + registers * symbols: _data(registers, symbols, 16) for registers, symbols in ALPHABETS}
+    return Series("vocabulary, length 16", "tokens", "step, ms", *step_times(configs))
+
+
+def by_length() -> Series:
+    """Time of a step against the length of every sequence."""
+    configs = {length: _data(2, 4, length) for length in LENGTHS}
+    return Series("length, 11 tokens", "length", "step, ms", *step_times(configs))
+
+
+MEASUREMENTS = {
+    "vocabulary": by_vocabulary,
+    "length": by_length,
+    "workers": by_workers,
+    "trials": by_trials,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="where to write the figure")
+    parser.add_argument("--only", nargs="+", choices=MEASUREMENTS, default=list(MEASUREMENTS))
+    arguments = parser.parse_args()
+    print(f"{platform.platform()}, {os.cpu_count()} cores")
+    found = []
+    for name in arguments.only:
+        load, began = os.getloadavg()[0], time.perf_counter()
+        found.append(MEASUREMENTS[name]())
+        print(f"{found[-1].as_text()}; load {load:.1f}, {time.perf_counter() - began:.0f} s", flush=True)
+    if arguments.out:
+        with mpl.rc_context(RC):
+            panels = new_panels(len(found), columns=2, row_height=2.4)
+            for series, axes in zip(found, panels, strict=True):
+                series.draw(axes)
+            figure = panels[0].get_figure(root=True)
+            assert figure is not None
+            figure.savefig(arguments.out, dpi=150)
+
+
+if __name__ == "__main__":
+    main()
