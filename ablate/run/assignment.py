@@ -13,6 +13,8 @@ from ablate.workloads.contract import Row
 
 #: Where a worker keeps what it reports, beside its output, until the trial has ended.
 KEPT_REPORTS = "reports.jsonl"
+#: What a driver leaves there for a trial of a pack that is to end.
+LEAVE = "leave"
 
 
 @dataclass(frozen=True)

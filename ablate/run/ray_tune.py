@@ -42,7 +42,7 @@ from ray.tune.search import Searcher
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as NodeAffinity
 
 from ablate.errors import SpecError
-from ablate.run.assignment import Assignment, Message
+from ablate.run.assignment import LEAVE, Assignment, Message
 from ablate.run.packed_worker import run_trials
 from ablate.run.placement import require_resources, resources, workers_on
 from ablate.spec.addresses import concealed, filled_in
@@ -353,7 +353,7 @@ class _Line:
 
     def __init__(self, assignments: Sequence[Assignment]) -> None:
         self._ids = {assignment.trial_id for assignment in assignments}
-        self._leave = {a.trial_id: Path(a.output_file).with_name("leave") for a in assignments if len(assignments) > 1}
+        self._leave = {a.trial_id: Path(a.output_file).with_name(LEAVE) for a in assignments if len(assignments) > 1}
         for file in self._leave.values():
             file.unlink(missing_ok=True)
         self.ended = False
@@ -454,6 +454,8 @@ class _Listener(tune.Stopper):  # type: ignore[misc]
         self._guard = guard
 
     def __call__(self, trial_id: str, result: Any) -> bool:
+        if result.get("done"):  # Tune shows the last result once more when a function has returned
+            return False
         for text in result.get("messages", ()):
             message = Message.from_json(text)
             if self._is_to_end(message):

@@ -19,7 +19,7 @@ from ablate.record.history import HistoryFile, last_values, read_history, value_
 from ablate.record.mlflow_tracking import Tracker, TrackingError, thinned
 from ablate.record.optuna_storage import Ledger, LedgerTrial, Outcome
 from ablate.record.run_folder import RunFolder, write_atomically
-from ablate.run.assignment import KEPT_REPORTS, Ending, Message
+from ablate.run.assignment import KEPT_REPORTS, LEAVE, Ending, Message
 from ablate.spec.models import Metric
 from ablate.workloads.contract import Row
 
@@ -178,7 +178,7 @@ class Recorder:
 
     def sweep(self, trial_id: str, *, keep_checkpoints: bool = False) -> None:
         """Remove what a trial needed until its end."""
-        for name in ("output.txt", KEPT_REPORTS):
+        for name in ("output.txt", KEPT_REPORTS, LEAVE):
             (self._folder.trial(trial_id) / name).unlink(missing_ok=True)
         checkpoints = self._folder.checkpoints(trial_id)
         if not keep_checkpoints or not any(checkpoints.glob("*")):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,18 +67,30 @@ class Status:
         return "\n".join(lines)
 
 
+def _pace(ended: Sequence[tuple[float, float]]) -> float:
+    """Seconds a trial of the time in which at least one ran, from begin and duration: those of a pack share theirs."""
+    ran, until = 0.0, -math.inf
+    for began, lasted in sorted(ended):
+        ran += max(began + lasted - max(began, until), 0.0)
+        until = max(until, began + lasted)
+    return ran / len(ended)
+
+
 def status_of(study: Study) -> Status:
     """Where a study stands now."""
     frame = study.trials()
     counts = Counter(frame["state"]) if len(frame) else Counter()
     planned = {trial.trial_id for trial in study.plan.trials}
     entries = [entry for trial_id, entry in study.latest.items() if trial_id in planned]
-    durations = [float(value) for value in frame["duration_s"].dropna()] if len(frame) else []
+    ended = frame.dropna(subset=["started", "duration_s"]) if len(frame) else frame
+    began = [value.timestamp() for value in ended["started"]] if len(ended) else []
+    times = list(zip(began, map(float, ended["duration_s"]), strict=True)) if began else []
     to_come = sum(part.trials for part in study.plan.pending)
     left = counts["WAITING"] + counts["RUNNING"] + to_come
     cpus = os.cpu_count() or 1
     slots = max(1, int(cpus / study.spec.run.resources.cpu))
-    eta = sum(durations) / len(durations) * left / slots if left and durations else None
+    trial_s = min(sum(lasted for _, lasted in times) / len(times) / slots, _pace(times)) if times else None
+    eta = trial_s * left if left and trial_s is not None else None
     return Status(
         study.spec.study,
         {state: counts[state] for state in STATES},

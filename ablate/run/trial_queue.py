@@ -122,7 +122,7 @@ class TrialQueue:
         if trial_id not in self._recorder.running or self._recorder.attempt_of(trial_id) != message.attempt:
             return True
         outcome = self._recorder.receive(message)
-        if message.apart:
+        if message.apart and len(self._together[trial_id]) > 1:
             self._set_apart([trial_id], message.apart)
             return True
         if outcome is None and self._searches is not None and self._searches.behind(trial_id, message.rows):

@@ -8,6 +8,7 @@ importing the stores costs more than running the study.
 
 import contextlib
 import importlib
+import math
 import os
 import signal
 import sys
@@ -18,7 +19,7 @@ from ablate.run.packed_worker import run_trials
 from ablate.run.progress import ConsoleProgress
 from ablate.run.study import RunOptions, execute
 from ablate.spec.loading import load_study
-from ablate.workloads import BUILT_IN, find_workload, import_path
+from ablate.workloads import BUILT_IN, find_workload, import_path, load_object
 
 
 class InProcess:
@@ -29,6 +30,15 @@ class InProcess:
 
     def ask_nodes(self, question, *arguments):
         return {}
+
+    def measure_packs(self, function, config, shared_dir, sizes, import_path):
+        return load_object(function)(config, shared_dir, sizes, "cpu")
+
+    def ready(self, futures):
+        return futures
+
+    def pack_costs(self, future):
+        return future, math.inf
 
     def run_round(self, driver, folder):
         while not driver.should_stop():

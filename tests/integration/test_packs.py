@@ -1,7 +1,10 @@
 """Packs on real Ray: each member is a trial of its own, whatever becomes of the others and of their process."""
 
 import signal
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +13,8 @@ from tests.integration import packed_toy
 from tests.integration.recorded_once import assert_recorded_once
 
 pytestmark = pytest.mark.slow
+
+KILL_AT = Path(__file__).parent / "kill_at.py"
 
 STUDY = """
 study: toy
@@ -84,6 +89,30 @@ def test_an_interrupted_pack_goes_on_where_each_member_was(packed_place):
         for value in [alone(place, seed, 6)]
         for arm in ("baseline", "fault=other")
     }
+
+
+def test_how_many_go_together_is_measured_once(packed_place):
+    place = packed_place
+    write(place, seeds=4, pack="auto")
+    err = run_in_process(place)
+    assert "toy: 8 trials are trained in packs of up to 4: 350 ms a step and trial, alone 1100 ms a step\n" in err
+    measured = place.path / "measured.txt"
+    assert measured.read_text() == "cpu 1\ncpu 1 2 4 8\n"
+    logs = [path.read_text() for path in place.path.glob("runs/toy/trials/*/log.txt")]
+    assert len(logs) == 8
+    assert all(log.startswith("a pack begins\n") for log in logs)
+
+    write(place, ("none", "other", "added"), seeds=4, pack="auto")
+    assert "toy: 4 trials are trained in packs of up to 4: " in run_in_process(place)
+    assert measured.read_text() == "cpu 1\ncpu 1 2 4 8\n"
+
+
+def run_in_process(place):
+    """Run the study without Ray. Returns: what it said."""
+    place.lend("toy")
+    done = subprocess.run([sys.executable, KILL_AT, "study.yaml"], cwd=place.path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
 
 
 @pytest.mark.campaign

@@ -79,9 +79,7 @@ def test_each_kind_is_measured_once_and_said_in_a_line():
     sizes, found, measuring = sizes_of(["long"] * 8 + ["single", "alone", "alone"])
     assert sizes == {"long": 4}
     assert measuring.asked == [("long", (1,)), ("long", (1, 2, 4, 8))]
-    assert measuring.said == [
-        "8 trials are trained in packs of up to 4: 250 ms a step and trial, alone 1000 ms a step"
-    ]
+    assert measuring.said == ["8 trials are trained in packs of up to 4: 250 ms a step and trial, alone 1000 ms a step"]
     again, same, measuring = sizes_of(["long"] * 8, found)
     assert (again, same, measuring.asked) == (sizes, found, [])
 
