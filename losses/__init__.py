@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from losses.reconstruction import (
         TERMS,
         ReconstructionLosses,
+        effective_token_weight_table,
         effective_token_weights,
         prepare_reference,
         reconstruction_losses,
@@ -92,6 +93,7 @@ _HOME = {
     "concatenate_references": "prepared_reference",
     "TERMS": "reconstruction",
     "ReconstructionLosses": "reconstruction",
+    "effective_token_weight_table": "reconstruction",
     "effective_token_weights": "reconstruction",
     "prepare_reference": "reconstruction",
     "reconstruction_losses": "reconstruction",

@@ -52,11 +52,28 @@ class PreparedReference:
             weights, examples = self.weights.index_select(1, index), self.examples.index_select(1, index)
         else:
             weights, examples = self.weights[:, index], self.examples[:, index]
-        return replace(self, weights=weights, examples=examples)
+        return self._with(weights, examples)
 
     def to(self, device: torch.device | str) -> PreparedReference:
         """The same on another device."""
-        return replace(self, weights=self.weights.to(device), examples=self.examples.to(device))
+        return self._with(self.weights.to(device), self.examples.to(device))
+
+    def _with(self, weights: Tensor, examples: Tensor) -> PreparedReference:
+        """Other tables under the same settings; `dataclasses.replace` takes as long as gathering a small batch."""
+        return PreparedReference(
+            weights,
+            examples,
+            self.weightings,
+            self.token_weight_alpha,
+            self.example_inverse_surprisal_epsilon,
+            self.inverse_surprisal_token_weight_epsilon,
+            self.token_aggregation,
+        )
+
+    @property
+    def matrices(self) -> dict[Weighting, Tensor]:
+        """The weight matrices [n, L] by what made them."""
+        return dict(zip(self.weightings, self.weights.unbind(), strict=True))
 
     @property
     def statistics(self) -> ExampleStatistics:
@@ -99,7 +116,7 @@ def batch_means(reference: PreparedReference) -> tuple[Tensor, ExampleStatistics
     totals = reference.examples[:_FIRST_MAXIMUM].sum(1)
     maxima = amax(reference.examples[_FIRST_MAXIMUM:])
     count = totals[0].clamp(min=1)
-    return count, ExampleStatistics(*torch.cat([totals / count, maxima]).unbind())
+    return count, ExampleStatistics(*(totals / count).unbind(), *maxima.unbind())
 
 
 def reference_diagnostics(statistics: ExampleStatistics) -> dict[str, Tensor]:

@@ -105,7 +105,7 @@ def prepare_reference(surprisal: Tensor, mask: Tensor, config: ReconstructionLos
         weightings = tuple(dict.fromkeys([*(term.weighting for term in TERMS.values()), inverse_surprisal]))
         return PreparedReference(
             torch.stack([weighting(weights) for weighting in weightings]),
-            torch.stack(statistics).to(weights.uniform.dtype),
+            statistics,
             weightings,
             config.token_weight_alpha,
             config.example_inverse_surprisal_epsilon,
@@ -138,19 +138,21 @@ def reconstruction_losses(
     """
     prepared = prepare_reference(reference, mask, config) if isinstance(reference, Tensor) else reference
     prepared.check_settings(config)
-    check_mask(mask, nll=nll, reference=prepared.weights[0])
+    matrices = prepared.matrices
+    check_mask(mask, nll=nll, reference=matrices[uniform])
     x = active_only(nll, mask)
     count, statistics = batch_means(prepared)
-    divisors = term_divisors(config, example_weight_mean, _batch_mean(statistics))
+    divisors = _divisors(config, example_weight_mean, statistics)
     totals = (prepared.weights * x).sum((1, 2)) / count
     losses = dict(zip(prepared.weightings, totals.unbind(), strict=True))
-    terms = {name: losses[term.weighting] / divisors[term.divided_by] for name, term in TERMS.items()}
+    terms = {name: _divided(losses[term.weighting], term.divided_by, divisors) for name, term in TERMS.items()}
     diagnostics = {
-        "token_weighted_base_loss": losses[surprisal_share].detach(),
+        # A clone, since torch.compile cannot return a value and the same value detached.
+        "token_weighted_base_loss": losses[surprisal_share].detach().clone(),
         "inverse_token_weighted_base_loss": losses[inverse_surprisal].detach(),
         **reference_diagnostics(statistics),
     }
-    weights = _effective_token_weights(prepared, config, divisors) / count
+    weights = _weighted_sum(matrices, config, divisors) / count
     return ReconstructionLosses(terms, diagnostics, (weights * x).sum(), weights)
 
 
@@ -166,8 +168,28 @@ def effective_token_weights(
     """
     reference.check_settings(config)
     count, statistics = batch_means(reference)
-    divisors = term_divisors(config, example_weight_mean, _batch_mean(statistics))
-    return _effective_token_weights(reference, config, divisors) / count
+    divisors = _divisors(config, example_weight_mean, statistics)
+    return _weighted_sum(reference.matrices, config, divisors) / count
+
+
+def effective_token_weight_table(
+    reference: PreparedReference, config: ReconstructionLossConfig, example_weight_mean: Number
+) -> Tensor:
+    """N W = sum_k lambda_k N W_k of every example of a data set, for training steps that log nothing.
+
+    Whatever examples a batch has, its J_recon is sum_bt (N W)_bt x_bt / N, N of them with n_b > 0: made once, it
+    leaves a step one gather and one contraction.
+
+    Args:
+        reference: of the data set.
+        config: as `reconstruction_losses` takes it.
+        example_weight_mean: the data set's <(S + eps)^-1>.
+    Returns: [n, L], detached, 0 where inactive.
+    Raises: ValueError as `reconstruction_losses`.
+    Source: docs/loss_stack.md, section 3.
+    """
+    reference.check_settings(config)
+    return _weighted_sum(reference.matrices, config, term_divisors(config, example_weight_mean))
 
 
 def term_weight_matrices(
@@ -181,13 +203,13 @@ def term_weight_matrices(
     Source: docs/loss_stack.md, section 3.
     """
     reference.check_settings(config)
-    matrices = dict(zip(reference.weightings, reference.weights.unbind(), strict=True))
-    divisors = term_divisors(config, example_weight_mean, _batch_mean(batch_means(reference)[1]))
-    return {name: matrices[term.weighting] / divisors[term.divided_by] for name, term in TERMS.items()}
+    matrices = reference.matrices
+    divisors = _divisors(config, example_weight_mean, batch_means(reference)[1])
+    return {name: _divided(matrices[term.weighting], term.divided_by, divisors) for name, term in TERMS.items()}
 
 
 def term_divisors(
-    config: ReconstructionLossConfig, example_weight_mean: Number | None, batch_mean: Number
+    config: ReconstructionLossConfig, example_weight_mean: Number | None, batch_mean: Number = math.nan
 ) -> dict[Divisor, Number]:
     """What the mean weighted NLL of a term is divided by.
 
@@ -206,22 +228,31 @@ def term_divisors(
     return {"one": 1, "zfree_reference_scale": config.zfree_reference_scale, "example_weight_mean": mean}
 
 
-def _batch_mean(statistics: ExampleStatistics) -> Tensor:
-    """The batch's own mean example weight; not 0 for a batch without an active position."""
-    return statistics.example_weight.clamp(min=SMALLEST_SURPRISAL)
+def _divisors(
+    config: ReconstructionLossConfig, example_weight_mean: Number | None, statistics: ExampleStatistics
+) -> dict[Divisor, Number]:
+    """The divisors of a batch, whose own mean example weight stands in for the data set's where that is not given."""
+    if example_weight_mean is not None:
+        return term_divisors(config, example_weight_mean)
+    # Not 0 for a batch without an active position.
+    return term_divisors(config, None, statistics.example_weight.clamp(min=SMALLEST_SURPRISAL))
 
 
-def _effective_token_weights(
-    prepared: PreparedReference, config: ReconstructionLossConfig, divisors: dict[Divisor, Number]
+def _divided(value: Tensor, by: Divisor, divisors: dict[Divisor, Number]) -> Tensor:
+    return value if by == "one" else value / divisors[by]
+
+
+def _weighted_sum(
+    matrices: dict[Weighting, Tensor], config: ReconstructionLossConfig, divisors: dict[Divisor, Number]
 ) -> Tensor:
     """N W = sum_k lambda_k N W_k, [B, L]. Terms that share a weighting are added up before they meet its matrix."""
     coefficients: dict[Weighting, Number] = {}
     for term in TERMS.values():
         coefficient = getattr(config, term.weight_field) / divisors[term.divided_by]
         coefficients[term.weighting] = coefficients.get(term.weighting, 0.0) + coefficient
-    matrices = dict(zip(prepared.weightings, prepared.weights.unbind(), strict=True))
-    total = torch.zeros_like(prepared.weights[0])
-    for weighting, coefficient in coefficients.items():
+    first, *others = coefficients.items()
+    total = matrices[first[0]] * first[1]
+    for weighting, coefficient in others:
         if isinstance(coefficient, Tensor):
             total = total + coefficient * matrices[weighting]
         else:  # one operation where the other takes two

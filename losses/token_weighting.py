@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from losses.config import Number, ReconstructionLossConfig, field_problem
+from losses.config import Number, ReconstructionLossConfig, TokenAggregation, field_problem
 from losses.nll import active_only, at_least_float32, check_mask, position_divisor
 
 #: Diagnostics take no weight to be smaller than this.
@@ -40,7 +40,7 @@ def surprisal_share_token_weights(surprisal: Tensor, mask: Tensor, alpha: Number
     Source: docs/loss_stack.md, section 2.
     """
     _check(surprisal, mask, "token_weight_alpha", alpha)
-    weights, _ = _mean_one(_share(_clean(surprisal, mask), alpha), mask)
+    weights, _ = _mean_one(_share(_clean(surprisal, mask), alpha), mask.double())
     return weights.to(at_least_float32(surprisal).dtype)
 
 
@@ -58,7 +58,7 @@ def inverse_surprisal_token_weights(surprisal: Tensor, mask: Tensor, epsilon: Nu
     Source: docs/loss_stack.md, section 2.
     """
     _check(surprisal, mask, "inverse_surprisal_token_weight_epsilon", epsilon)
-    weights, _ = _mean_one(_reciprocal(_clean(surprisal, mask) + epsilon), mask)
+    weights, _ = _mean_one(_reciprocal(_clean(surprisal, mask) + epsilon), mask.double())
     return weights.to(at_least_float32(surprisal).dtype)
 
 
@@ -113,8 +113,8 @@ class ExampleStatistics(NamedTuple):
 
 def reference_weights(
     surprisal: Tensor, mask: Tensor, config: ReconstructionLossConfig
-) -> tuple[ReferenceWeights, ExampleStatistics]:
-    """Everything that the frozen reference decides, example by example.
+) -> tuple[ReferenceWeights, Tensor]:
+    """Everything that the frozen reference decides, example by example; and [12, n], the rows of ExampleStatistics.
 
     Args:
         surprisal: [n, L], nats. Read only where active, clamped to >= 0.
@@ -123,27 +123,28 @@ def reference_weights(
     Returns: float32, or float64 where the surprisal is.
     Source: docs/loss_stack.md, sections 2 and 4.
     """
-    s = _clean(surprisal, mask)
-    share, inverse = _share(s, config.token_weight_alpha), s + config.inverse_surprisal_token_weight_epsilon
-    # Uniform, share and inverse weights go through the same steps, as one tensor [3, n, L].
-    weights, count = _mean_one(torch.stack([mask.to(s.dtype), share, _reciprocal(inverse)]), mask)
-    total, share_total, inverse_total = (weights * s).sum(-1).unbind()
-    present, divisor = count.clamp(max=1), position_divisor(count, config.token_aggregation)
-    reference_loss = total / divisor
+    s, active = _clean(surprisal, mask), mask.double()
+    inverse = _reciprocal(s + config.inverse_surprisal_token_weight_epsilon)
+    # Share, uniform and inverse weights go through the same steps, as one tensor [3, n, L].
+    weights, count = _mean_one(torch.stack([_share(s, config.token_weight_alpha), active, inverse]), active)
+    totals = (weights * s).sum(-1)
+    # Of neighbours: kappa is share over uniform, gamma uniform over inverse. Both are >= 1 but for rounding.
+    factors = ((totals[:2] + _NOTHING) / (totals[1:] + _NOTHING)).clamp(min=1)
+    present, reference_loss = count.clamp(max=1), _aggregated(totals[1], count, config.token_aggregation)
     example = present * _reciprocal(reference_loss + config.example_inverse_surprisal_epsilon)
     example = example * example_weight_unit(config)
-    concentration, base_scale = _at_least_one(share_total, total), _at_least_one(total, inverse_total)
 
     dtype = at_least_float32(surprisal).dtype
     weights = weights.to(dtype)
-    _, *effective_counts = (count.square() / weights.square().sum(-1).clamp(min=1)).unbind()
-    _, *largest = amax(weights).unbind()
-    _, *smallest_reciprocal = amax(mask / weights.clamp(min=SMALLEST_WEIGHT)).unbind()
-    averages = (present, count, reference_loss, example, present * concentration, present * base_scale)
-    statistics = ExampleStatistics(*averages, *effective_counts, *largest, *smallest_reciprocal)
-    factors = torch.stack([concentration, base_scale, example]).to(dtype).unsqueeze(-1)
-    aggregated = weights / divisor.to(dtype).unsqueeze(-1)
-    return ReferenceWeights(*aggregated.unbind(), *factors.unbind()), statistics
+    by_family = weights[::2]
+    effective_counts = count.square() / by_family.square().sum(-1).clamp(min=1)
+    smallest_reciprocal = amax(active.to(dtype) / by_family.clamp(min=SMALLEST_WEIGHT))
+    of_example = torch.stack([present, count, reference_loss, example])
+    blocks = (of_example, present * factors, effective_counts, amax(by_family), smallest_reciprocal)
+    share, uniform, inverse = _aggregated(weights, count.to(dtype).unsqueeze(-1), config.token_aggregation).unbind()
+    concentration, base_scale = factors.to(dtype).unsqueeze(-1).unbind()
+    made = ReferenceWeights(uniform, share, inverse, concentration, base_scale, example.to(dtype).unsqueeze(-1))
+    return made, torch.cat([block.to(dtype) for block in blocks])
 
 
 def example_weight_unit(config: ReconstructionLossConfig) -> Number:
@@ -167,20 +168,23 @@ def _share(s: Tensor, alpha: Number) -> Tensor:
     return torch.where(largest > 0, s / largest, 1.0) ** alpha
 
 
-def _mean_one(weights: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """The weights of each example, scaled to mean one over its active positions, 0 elsewhere; and n_b."""
-    active, count = weights * mask, mask.sum(-1, dtype=weights.dtype)
-    total = active.sum(-1).clamp(min=torch.finfo(active.dtype).tiny)
-    return active * (count / total).unsqueeze(-1), count
+def _mean_one(weights: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
+    """The weights of each example, scaled to mean one over its active positions, 0 elsewhere; and n_b.
+
+    `active` is the mask in the weights' type: products of one type take half the time of mixed ones.
+    """
+    weights, count = weights * active, active.sum(-1)
+    total = weights.sum(-1).clamp(min=torch.finfo(weights.dtype).tiny)
+    return weights * (count / total).unsqueeze(-1), count
+
+
+def _aggregated(sums: Tensor, count: Tensor, aggregation: TokenAggregation) -> Tensor:
+    """Sums over the positions of an example as the aggregation has them."""
+    return sums if aggregation == "token_sum" else sums / position_divisor(count, aggregation)
 
 
 def _reciprocal(nats: Tensor) -> Tensor:
     return nats.clamp(min=SMALLEST_SURPRISAL).reciprocal()
-
-
-def _at_least_one(numerator: Tensor, denominator: Tensor) -> Tensor:
-    """The ratio, which is >= 1 but for rounding; 1 where both are 0."""
-    return ((numerator + _NOTHING) / (denominator + _NOTHING)).clamp(min=1)
 
 
 def amax(values: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import torch
 
 from losses import (
     concatenate_references,
+    effective_token_weight_table,
     prepare_reference,
     reconstruction,
     reconstruction_losses,
@@ -128,3 +129,17 @@ def test_weight_matrices_reproduce_the_terms():
     by_matrix = {name: ((matrix * data.nll).sum() / present).item() for name, matrix in matrices.items()}
     assert list(TERMS) == list(matrices)
     assert pytest.approx(by_matrix) == values(losses.terms)
+
+
+def test_the_weight_table_of_a_data_set_gives_the_objective_of_any_batch():
+    data = batch(examples=9)
+    prepared = prepare_reference(data.surprisal, data.mask, CONFIG)
+    table = effective_token_weight_table(prepared, CONFIG, 0.7)
+    for index in (torch.tensor([4, 2, 0]), torch.tensor([2, 2]), torch.arange(9)):
+        mask = data.mask[index]
+        losses = reconstruction_losses(data.nll[index], mask, prepared[index], CONFIG, 0.7)
+        present = mask.any(-1).sum().clamp(min=1)
+        torch.testing.assert_close(table[index] / present, losses.effective_token_weights)
+        torch.testing.assert_close((table[index] * data.nll[index]).sum() / present, losses.objective)
+    with pytest.raises(ValueError, match=r"token_weight_alpha: .* prepared with 0\.7, got 2\.0"):
+        effective_token_weight_table(prepared, replace(CONFIG, token_weight_alpha=2.0), 0.7)

@@ -207,6 +207,11 @@ def test_a_reference_of_another_batch_is_refused():
         reconstruction_losses(data.nll, data.mask, prepared, CONFIG)
 
 
+def test_a_whole_number_is_taken_as_a_number():
+    data, config = batch(), replace(CONFIG, zfree_reference_scale=2, raw_weight=1)
+    close_to_oracle(reconstruction_losses(data.nll, data.mask, data.surprisal, config, 2), expected(data, config, 2))
+
+
 @pytest.mark.parametrize("mean", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_normaliser_that_is_not_positive_is_refused(mean):
     data = batch()
