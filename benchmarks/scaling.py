@@ -1,16 +1,18 @@
 """How time grows: with trials, workers, vocabulary and length; a figure with the slopes.
 
-    python benchmarks/scaling.py [--out docs/images/scaling.png] [--only trials workers vocabulary length]
+    python benchmarks/scaling.py [--out docs/images/scaling.png] [--keep FILE] [--only trials workers vocabulary length]
 
 Trials are short trainings of the sequence VAE through the whole toolkit, unpacked. A step's time is the median of what
 the trainer reports (`time/step_s`), in turns over all sizes so that a busy machine slows all of them. A slope is that
-of log time on log size over the three largest sizes, with its standard error: 1 is proportional.
+of log time on log size over the three largest sizes, with its standard error: 1 is proportional. What the file of
+`--keep` holds is drawn as it was measured; the rest is measured and kept there.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import math
 import os
 import platform
@@ -18,7 +20,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -179,25 +181,41 @@ MEASUREMENTS = {
 }
 
 
+def measured(name: str) -> Series:
+    """Measure, and say what came of it at which load."""
+    load, began = os.getloadavg()[0], time.perf_counter()
+    found = MEASUREMENTS[name]()
+    print(f"{found.as_text()}; load {load:.1f}, {time.perf_counter() - began:.0f} s", flush=True)
+    return found
+
+
+def draw(found: Sequence[Series], path: Path) -> None:
+    """A panel each."""
+    with mpl.rc_context(RC):
+        panels = new_panels(len(found), columns=2, row_height=2.4)
+        for series, axes in zip(found, panels, strict=True):
+            series.draw(axes)
+        figure = panels[0].get_figure(root=True)
+        assert figure is not None
+        figure.savefig(path, dpi=150)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="where to write the figure")
+    parser.add_argument("--keep", type=Path, help="where to keep what was measured, as JSON")
     parser.add_argument("--only", nargs="+", choices=MEASUREMENTS, default=list(MEASUREMENTS))
     arguments = parser.parse_args()
     print(f"{platform.platform()}, {os.cpu_count()} cores")
-    found = []
+    kept = json.loads(arguments.keep.read_text()) if arguments.keep and arguments.keep.exists() else {}
+    found = {name: Series(**values) for name, values in kept.items()}
     for name in arguments.only:
-        load, began = os.getloadavg()[0], time.perf_counter()
-        found.append(MEASUREMENTS[name]())
-        print(f"{found[-1].as_text()}; load {load:.1f}, {time.perf_counter() - began:.0f} s", flush=True)
+        if name not in found:
+            found[name] = measured(name)
+            if arguments.keep:
+                arguments.keep.write_text(json.dumps({name: asdict(series) for name, series in found.items()}))
     if arguments.out:
-        with mpl.rc_context(RC):
-            panels = new_panels(len(found), columns=2, row_height=2.4)
-            for series, axes in zip(found, panels, strict=True):
-                series.draw(axes)
-            figure = panels[0].get_figure(root=True)
-            assert figure is not None
-            figure.savefig(arguments.out, dpi=150)
+        draw([found[name] for name in MEASUREMENTS if name in found], arguments.out)
 
 
 if __name__ == "__main__":
