@@ -30,9 +30,12 @@ class LayerNorm(nn.LayerNorm):
     def forward(self, x: Tensor) -> Tensor:  # noqa: D102
         if self.weight.dim() == 1:
             return super().forward(x)
-        normal = functional.layer_norm(x, self.normalized_shape, eps=self.eps)
-        scale, shift = (t.view(len(t), *[1] * (x.dim() - 2), -1) for t in (self.weight, self.bias))
-        return torch.addcmul(shift, normal, scale)
+        return torch.stack(  # with scale and shift in the kernel it takes a third less time than batched without
+            [
+                functional.layer_norm(own, self.normalized_shape, scale, shift, self.eps)
+                for own, scale, shift in zip(x, self.weight, self.bias, strict=True)
+            ]
+        )
 
 
 class Embedding(nn.Embedding):

@@ -19,7 +19,8 @@ class ModelPack:
 
     Attributes:
         models: the K models, each over its own row.
-        batched: the K models as one: its parameters are views [K, ...] of the same memory.
+        batched: the K models as one.
+        parameters: its parameters, views [K, ...] of the same memory.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class ModelPack:
         for model, row in zip(models, self._rows, strict=True):
             _point(model, row)
         _point(self.batched, values)
+        self.parameters = tuple(self.batched.parameters())
         self._optimiser = build_optimiser(self._rows, trainings)
         for row, state in zip(self._rows, states, strict=True):
             self._optimiser.state[row] = state

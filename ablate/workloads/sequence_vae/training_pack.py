@@ -56,7 +56,7 @@ def _follow(pack: ModelPack, objectives: Tensor, clip_norms: Sequence[float | No
         clip_norms: the largest norm of each trial's gradient, or None.
     Returns: the objectives, and the norms of the gradients before clipping.
     """
-    slopes = torch.autograd.grad(objectives.sum(), tuple(pack.batched.parameters()), materialize_grads=True)
+    slopes = torch.autograd.grad(objectives.sum(), pack.parameters, materialize_grads=True)
     gradients = torch.cat([slope.flatten(1) for slope in slopes], dim=1)
     norms = torch.linalg.vector_norm(gradients, dim=1)
     limits = norms.new_tensor([math.inf if norm is None else norm for norm in clip_norms])
