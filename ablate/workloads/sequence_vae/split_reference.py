@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from losses import TERMS, PreparedReference, ReconstructionLossConfig, prepare_reference, term_weight_matrices
+from losses import PreparedReference, ReconstructionLossConfig, effective_token_weight_table, prepare_reference
 
 IN_MEMORY = 2**26
 """Target positions of a split whose weights are kept, some 1 GB with the examples' statistics."""
@@ -38,7 +38,7 @@ class TokenWeights:
         """[B, L] of these rows of the split."""
         if self.whole is not None:
             return self.whole[rows]
-        return _row_weights(self.reference(rows), self.config, self.example_weight_mean)
+        return effective_token_weight_table(self.reference(rows), self.config, self.example_weight_mean)
 
     def reference(self, rows: Tensor) -> PreparedReference:
         """What the terms and diagnostics of a batch of these rows are made from."""
@@ -62,17 +62,10 @@ class SplitReference:
 
     def token_weights(self, config: ReconstructionLossConfig, example_weight_mean: float) -> TokenWeights:
         """The weights of an objective with the settings that the reference was prepared with."""
-        whole = None if self.prepared is None else _row_weights(self.prepared, config, example_weight_mean)
+        whole = (
+            None if self.prepared is None else effective_token_weight_table(self.prepared, config, example_weight_mean)
+        )
         return TokenWeights(self.surprisal, self.mask, config, example_weight_mean, whole)
-
-
-def _row_weights(reference: PreparedReference, config: ReconstructionLossConfig, example_weight_mean: float) -> Tensor:
-    """N W = sum_k lambda_k N W_k, [n, L]."""
-    matrices = term_weight_matrices(reference, config, example_weight_mean)
-    total = torch.zeros_like(reference.weights[0])
-    for name, term in TERMS.items():
-        total.add_(matrices[name], alpha=float(getattr(config, term.weight_field)))
-    return total
 
 
 def split_reference(
