@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -108,6 +109,16 @@ def measure_in_worker(
     return measure
 
 
+def pack_key_of(workload: Workload) -> Callable[[PlannedTrial], str | None]:
+    """What tells which trials can train together: a hash of their `pack_key`; None for one that trains alone."""
+
+    def key_of(trial: PlannedTrial) -> str | None:
+        key = None if workload.pack_key is None else workload.pack_key(trial.config)
+        return None if key is None else hashlib.sha256(key.encode()).hexdigest()[:16]
+
+    return key_of
+
+
 def pack_sizes(
     trials: Iterable[PlannedTrial],
     workload: Workload,
@@ -119,16 +130,15 @@ def pack_sizes(
     """The size of pack for each kind of waiting trials.
 
     Args:
-        known: what was measured before, in the same place, by `pack_key`.
+        known: what was measured before, in the same place, by the key that `pack_key_of` gives.
         measure: called for each kind with at least two trials of which that is not known.
         say: is told what was found.
-    Returns: the sizes by `pack_key`, and all that is known now.
+    Returns: the sizes by that key, and all that is known now.
     """
-    assert workload.pack_key is not None
+    key_of = pack_key_of(workload)
     kinds: dict[str, list[PlannedTrial]] = defaultdict(list)
     for trial in trials:
-        key = workload.pack_key(trial.config)
-        if key is not None:
+        if (key := key_of(trial)) is not None:
             kinds[key].append(trial)
     sizes, found = {}, dict(known)
     for key, alike in kinds.items():

@@ -28,7 +28,7 @@ from ablate.run.assignment import Assignment
 from ablate.run.changes import note_changes
 from ablate.run.claim import needs_lease
 from ablate.run.nodes import check_nodes
-from ablate.run.packing import Measured, measure_in_worker, pack_sizes
+from ablate.run.packing import Measured, measure_in_worker, pack_key_of, pack_sizes
 from ablate.run.packs import Packs
 from ablate.run.preparation import check_references, measure_geometry, prepare_all
 from ablate.run.progress import StudyProgress
@@ -333,12 +333,11 @@ class _Execution:
 
     def _packs(self, todo: Sequence[PlannedTrial], session: Session) -> Packs:
         """What is trained together, measured where the file does not say how many."""
-        pack_key = self._workload.pack_key
-        if pack_key is None or self._workload.pack is None:
+        if self._workload.pack is None:
             return Packs()
-        size = self._spec.run.pack
+        key, size = pack_key_of(self._workload), self._spec.run.pack
         if size != "auto":
-            return Packs(lambda trial: pack_key(trial.config), size)
+            return Packs(key, size)
         if self._workload.pack_costs is None or self._stop.reason:
             return Packs()
         folders, reference = self._import_path(), self._folder.reference
@@ -351,7 +350,7 @@ class _Execution:
         if found != known:
             facts["packs"] = {key: measured.to_fact() for key, measured in found.items()}
             self._ledger.set_study_note("facts", facts)
-        return Packs(lambda trial: pack_key(trial.config), None, sizes, session.slots)
+        return Packs(key, None, sizes, session.slots)
 
     def _searches(self, session: Session) -> Searches | None:
         """What is still to be proposed; None where nothing is, or where some arms alone were asked for."""

@@ -72,12 +72,12 @@ WORKLOAD = Workload(
 def sizes_of(kinds, known=None, slots=1):
     measuring = Measuring()
     sizes, found = pack_sizes(trials(kinds), WORKLOAD, slots, known or {}, measuring, measuring.said.append)
-    return sizes, found, measuring
+    return list(sizes.values()), found, measuring
 
 
 def test_each_kind_is_measured_once_and_said_in_a_line():
     sizes, found, measuring = sizes_of(["long"] * 8 + ["single", "alone", "alone"])
-    assert sizes == {"long": 4}
+    assert sizes == [4]
     assert measuring.asked == [("long", (1,)), ("long", (1, 2, 4, 8))]
     assert measuring.said == ["8 trials are trained in packs of up to 4: 250 ms a step and trial, alone 1000 ms a step"]
     again, same, measuring = sizes_of(["long"] * 8, found)
@@ -92,7 +92,7 @@ def test_more_trials_than_before_are_measured_in_larger_packs():
 
 def test_a_short_study_is_not_measured():
     sizes, found, measuring = sizes_of(["short"] * 19)
-    assert (sizes, found) == ({}, {})
+    assert (sizes, found) == ([], {})
     assert measuring.asked == [("short", (1,))]
     assert measuring.said == ["19 trials are trained one by one: that takes some 19 s in all"]
 

@@ -17,7 +17,7 @@ class Remembering:
 
     def __init__(self, endings=()):
         self.running = ()
-        self.released, self.failed, self.deaths = [], [], {}
+        self.released, self.failed, self.swept, self.deaths = [], [], [], {}
         self.printed = ""
         self._endings = dict(endings)
 
@@ -42,6 +42,15 @@ class Remembering:
     def release(self, trial_id):
         self._leave(trial_id)
         self.released.append(trial_id)
+
+    def prune(self, trial_id, *, sweep):
+        self._leave(trial_id)
+        if sweep:
+            self.sweep(trial_id)
+        return Outcome("PRUNED")
+
+    def sweep(self, trial_id):
+        self.swept.append(trial_id)
 
     def died(self, trial_id, why):
         self.deaths[trial_id] = self.deaths.get(trial_id, 0) + 1
@@ -78,7 +87,7 @@ def trial(name):
 
 @pytest.fixture
 def make():
-    def queue(names, run=None, recorder=None, packs=None):
+    def queue(names, run=None, recorder=None, packs=None, searches=None):
         entries = {name: LedgerTrial(1, 0, name, 1, "WAITING", {}, None, None) for name in names}
         stop = StopRequest()
         made = OneByOne(
@@ -91,6 +100,7 @@ def make():
             progress=Silent(),
             stop=stop,
             packs=packs,
+            searches=searches,
         )
         return made, stop
 
@@ -386,3 +396,35 @@ def test_a_pack_that_was_all_that_ran_when_ray_gave_up_is_set_apart(make):
     queue.round_ended(OUT_OF_MEMORY)
     assert recorder.deaths == {}
     assert [taken(queue), taken(queue), taken(queue)] == ["a", "b", "c"], "beside each other"
+
+
+class Pruning:
+    """Searches that find a trial behind."""
+
+    pending, complete = 0, True
+
+    def __init__(self, behind):
+        self._behind = behind
+
+    def behind(self, trial_id, rows):
+        return trial_id in self._behind
+
+    def more(self, running):
+        return []
+
+    def ended(self, trial_id, outcome):
+        pass
+
+
+def test_what_a_pruned_member_may_still_write_is_swept_when_its_process_is_back(make):
+    recorder = Remembering()
+    queue, _ = make("abc", recorder=recorder, packs=pairs(), searches=Pruning("bc"))
+    assert [taken(queue), taken(queue)] == ["ab", "c"]
+    assert queue.receive(Message("b", 1, checkpoint_step=1)), "it is to leave"
+    assert queue.receive(Message("b", 1, checkpoint_step=2)), "and has not heard of it"
+    assert queue.receive(Message("c", 1, checkpoint_step=1))
+    assert recorder.swept == ["c"], "alone, it is gone when it hears of it"
+    queue.receive(Message("a", 1))
+    queue.left("ab")
+    assert recorder.swept == ["c", "b"]
+    assert queue.exhausted()
