@@ -32,13 +32,13 @@ class TakenStep:
 
 def train_together(pack: ModelPack, setups: Sequence[Setup], turns: Sequence[Turn]) -> TakenStep:
     """Take a step of each trial; one whose objective is not finite stays where it is."""
-    batch = _batch(setups, turns)
+    batch = gather(setups, turns)
     losses = pack_losses(pack.batched, batch, turns)
     clip_norms = [setup.settings.training.clip_norm for setup in setups]
     return TakenStep(batch, losses, *_follow(pack, losses.objectives, clip_norms))
 
 
-def _batch(setups: Sequence[Setup], turns: Sequence[Turn]) -> Batch:
+def gather(setups: Sequence[Setup], turns: Sequence[Turn]) -> Batch:
     """The examples of each trial's step, from the one table that they share."""
     first = setups[0]
     rows = torch.stack([torch.from_numpy(own.rows(turn.step)) for own, turn in zip(setups, turns, strict=True)])
