@@ -11,7 +11,15 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from ablate.workloads.contract import Workload
-from ablate.workloads.sequence_vae.config import LATER, Reference, Section, Seed, TrialSettings, pack_key
+from ablate.workloads.sequence_vae.config import (
+    LATER,
+    Reference,
+    Section,
+    Seed,
+    TrialSettings,
+    pack_key,
+    training_steps,
+)
 from ablate.workloads.sequence_vae.metric_names import metric_names
 from ablate.workloads.sequence_vae.table_key import data_key, table_key
 
@@ -179,6 +187,7 @@ WORKLOAD = Workload(
     sources=("ablate.workloads", "losses"),
     pack="ablate.workloads.sequence_file.workload:train_pack",
     pack_key=pack_key,
+    steps=training_steps,
     pack_costs="ablate.workloads.sequence_file.workload:costs",
     metrics=metric_names(("total_correlation", "dip_vae_i", "code_usage"), factors=True, likelihood=False),
     primary="eval/neg_elbo_per_token",

@@ -11,7 +11,15 @@ from typing import Annotated, Any
 from pydantic import Field, model_validator
 
 from ablate.workloads.contract import Workload
-from ablate.workloads.sequence_vae.config import LATER, Reference, Section, Seed, TrialSettings, pack_key
+from ablate.workloads.sequence_vae.config import (
+    LATER,
+    Reference,
+    Section,
+    Seed,
+    TrialSettings,
+    pack_key,
+    training_steps,
+)
 from ablate.workloads.sequence_vae.metric_names import metric_names
 from ablate.workloads.sequence_vae.table_key import data_key, table_key
 
@@ -106,6 +114,7 @@ WORKLOAD = Workload(
     sources=("ablate.workloads", "losses"),
     pack="ablate.workloads.synthetic_sequences.workload:train_pack",
     pack_key=pack_key,
+    steps=training_steps,
     pack_costs="ablate.workloads.synthetic_sequences.workload:costs",
     metrics=metric_names(("total_correlation", "dip_vae_i", "code_usage"), factors=True, likelihood=True),
     primary="eval/neg_elbo_per_token",
