@@ -71,13 +71,17 @@ def run_pack(assignments: Sequence[Assignment], device: str, send: SendAll) -> N
 
 
 class _Post:
-    """Gathers what the members send, and hands it over once all have reported, one reports again, or one ends."""
+    """Gathers what the members send, and hands it over once all have reported, one reports again, or some have ended.
+
+    Ends that come in a row go together: they wait for a turn to begin or end, a report, or the end of the pack.
+    """
 
     def __init__(self, send: SendAll, live: Mapping[str, object]) -> None:
         self._send = send
         self._live = live
         self._waiting: list[Message] = []
         self._since = 0.0
+        self._have_ended = False
         self.leaving: set[str] = set()
 
     def __call__(self, message: Message) -> None:
@@ -92,7 +96,9 @@ class _Post:
         if not self._waiting:
             self._since = time.monotonic()
         self._waiting.append(message)
-        if message.ending is not None or (message.rows and reported | {message.trial_id} >= set(self._live)):
+        if message.ending is not None:
+            self._have_ended = True
+        elif self._have_ended or (message.rows and reported | {message.trial_id} >= set(self._live)):
             self.hand_over()
         if message.trial_id in self.leaving and message.ending is None:
             raise TrialStopped
@@ -100,8 +106,13 @@ class _Post:
     def hand_over(self, *, after_s: float = 0.0) -> None:
         """Send what has waited for so long."""
         if self._waiting and time.monotonic() - self._since >= after_s:
-            messages, self._waiting = self._waiting, []
+            messages, self._waiting, self._have_ended = self._waiting, [], False
             self.leaving |= set(self._send(messages))
+
+    def hand_over_ends(self) -> None:
+        """Send all that waits, where some have ended."""
+        if self._have_ended:
+            self.hand_over()
 
 
 @dataclass
@@ -176,13 +187,16 @@ class _Pack:
     @contextlib.contextmanager
     def turn(self, trial_id: str) -> Iterator[None]:
         """Work for one member alone while the context lasts."""
-        before = self._begin_turn(trial_id)
+        self.post.hand_over_ends()
+        before = self.begin_turn(trial_id)
         try:
             yield
         finally:
-            self._begin_turn(before)
+            self.begin_turn(before)
+            self.post.hand_over_ends()
 
-    def _begin_turn(self, trial_id: str) -> str:
+    def begin_turn(self, trial_id: str) -> str:
+        """From here on work for this member; "": for all. Returns: for whom before."""
         self._clock.count()
         self._clock.turn = trial_id
         return self._output.begin_turn(trial_id)
@@ -268,8 +282,9 @@ class _Member:
         if isinstance(result, TrialStopped) and asked:
             self._pack.leave(self._trial_id)
             return
-        with self._pack.turn(self._trial_id):
-            ending = self._ending_of(result)
+        before = self._pack.begin_turn(self._trial_id)
+        ending = self._ending_of(result)
+        self._pack.begin_turn(before)
         self._leave(ending)
 
     def _ending_of(self, result: Metrics | Exception) -> Ending:

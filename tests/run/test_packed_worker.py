@@ -1,6 +1,7 @@
 """A worker that trains several trials together: whose output, whose end, whose time it is."""
 
 import contextlib
+import dataclasses
 import os
 import shutil
 import sys
@@ -178,3 +179,16 @@ def test_a_member_that_has_left_takes_no_other_members_output_along(assignment, 
     run(assignment("none", 0, steps=1), assignment("break", 1), leaving=sweeping)
     assert seen[-1] == [False, True]
     assert "PackBrokenError" in files[1].read_text()
+
+
+def test_ends_in_a_row_go_in_one_message(assignment, tmp_path):
+    (tmp_path / "at_once.py").write_text(
+        "def together(members):\n"
+        "    for member in members:\n"
+        "        member.trial.report(1, {'loss': 2.0})\n"
+        "    for member in members:\n"
+        "        member.end({'loss': 1.0})\n"
+    )
+    heard = run(*(dataclasses.replace(assignment("none", seed), pack="at_once:together") for seed in range(4)))
+    assert [[message.ending is not None for message in batch] for batch in heard.batches] == [[False] * 4, [True] * 4]
+    assert heard.values("none3") == [2.0, 1.0]
