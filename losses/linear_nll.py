@@ -12,7 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from losses.nll import at_least_float32, check_mask
+from losses.fused_kernel import Gradients, Kernel, kernel_for
+from losses.nll import IGNORED_TARGET, active_only, at_least_float32, check_mask, masked_token_nll_per_position
+
+#: With fewer logits than these (8 MiB in float32) making them is faster: docs/performance.md.
+FEWEST_LOGITS = 2**21
 
 #: When `chunk` is not given, one of this many parts of the batch is scored at once, but no fewer positions than these.
 PARTS = 8
@@ -45,14 +49,19 @@ def linear_masked_token_nll(
 
     x_bt = -log softmax(weight hidden_bt + bias)[targets_bt], objective = sum_bt W_bt x_bt.
 
+    May always be called: where B L V is below FEWEST_LOGITS and no chunk is given, the logits are made in one piece
+    in the plain way, which is faster there. On CUDA Liger's kernel is used where it is installed and gives the same
+    numbers (`losses.fused_kernel`). First derivatives only, but in the plain way.
+
     Args:
-        hidden: [B, L, H]. Read only where active.
+        hidden: [B, L, H]. NaN or Inf where inactive leave every value right; their gradient is then not defined.
         weight: [V, H], the output matrix.
         targets: [B, L] int64. Read only where active.
         mask: [B, L] bool, true where active.
         token_weights: [B, L], W, as `effective_token_weights` makes it. Detached.
         bias: [V] or None.
-        chunk: positions scored at once; None: an eighth of them, which takes about a sixth of the memory.
+        chunk: positions scored at once; None: as fits the size, an eighth of them where the logits are many, which
+            takes about a sixth of the memory.
     Returns: float32 or wider, also under autocast, where the products run in its type.
     Raises: ValueError if the shapes disagree, the mask is not bool or chunk < 1.
     Source: docs/loss_stack.md, section 7.
@@ -67,6 +76,9 @@ def linear_masked_token_nll(
         raise ValueError(f"bias: got shape {tuple(bias.shape)}; allowed: {(vocabulary,)} as weight has it")
     if chunk is not None and chunk < 1:
         raise ValueError(f"chunk: got {chunk}; allowed: a whole number >= 1")
+    if chunk is None and mask.numel() * vocabulary < FEWEST_LOGITS:
+        nll = masked_token_nll_per_position(functional.linear(hidden, weight, bias), targets, mask)
+        return LinearNll(nll.detach(), (active_only(token_weights.detach(), mask) * nll).sum())
     active = mask.flatten()
     rows = _Rows(
         hidden.flatten(0, 1),
@@ -76,11 +88,12 @@ def linear_masked_token_nll(
         active,
         token_weights.detach().flatten().masked_fill(~active, 0.0),
         chunk or max(FEWEST_POSITIONS, -(-active.numel() // PARTS)),
+        kernel_for(hidden, _in_chunks) if chunk is None else None,
     )
     if torch.is_grad_enabled() and any(t.requires_grad for t in (hidden, weight, bias) if t is not None):
         nll, objective, *_ = _WeightedNll.apply(*rows)  # type: ignore[no-untyped-call]
     else:
-        nll = _nll_and_gradients(rows, with_gradients=False)[0]
+        nll = _nll_and_gradients(rows, with_gradients=False).nll
         objective = (rows.token_weights * nll).sum()
     return LinearNll(nll.view_as(mask), objective)
 
@@ -95,6 +108,7 @@ class _Rows(NamedTuple):
     active: Tensor
     token_weights: Tensor
     chunk: int
+    kernel: Kernel | None
 
 
 class _WeightedNll(torch.autograd.Function):
@@ -104,8 +118,14 @@ class _WeightedNll(torch.autograd.Function):
 
     @staticmethod
     def forward(*rows: Any) -> tuple[Tensor | None, ...]:
-        nll, *gradients = _nll_and_gradients(_Rows(*rows), with_gradients=True)
-        return nll, (_Rows(*rows).token_weights * nll).sum(), *gradients
+        made = _Rows(*rows)
+        if made.kernel is None:
+            nll, *gradients = _nll_and_gradients(made, with_gradients=True)
+        else:
+            targets = made.targets.masked_fill(~made.active, IGNORED_TARGET)
+            read = made.hidden.masked_fill(~made.active.unsqueeze(-1), 0.0)
+            nll, *gradients = made.kernel(read, made.weight, made.bias, targets, made.token_weights)
+        return nll, (made.token_weights * nll).sum(), *gradients
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor | None, ...]) -> None:
@@ -119,12 +139,10 @@ class _WeightedNll(torch.autograd.Function):
     def backward(ctx: Any, *from_above: Tensor | None) -> tuple[Tensor | None, ...]:
         slope = from_above[1]
         scaled = [None if gradient is None or slope is None else slope * gradient for gradient in ctx.saved_tensors]
-        return *scaled, None, None, None, None
+        return *scaled, None, None, None, None, None
 
 
-def _nll_and_gradients(
-    rows: _Rows, *, with_gradients: bool
-) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
+def _nll_and_gradients(rows: _Rows, *, with_gradients: bool) -> Gradients:
     """The NLL [n], and the gradients of sum W x to hidden [n, H], weight [V, H] and bias [V]."""
     nll, to_hidden = [], []
     to_weight: Tensor | None = None
@@ -138,13 +156,23 @@ def _nll_and_gradients(
         nll.append(-scores.gather(-1, target).squeeze(-1).masked_fill(~active, 0.0))
         if with_gradients:
             # W (softmax - one hot), in the memory of the log-probabilities.
-            slope = token_weights.unsqueeze(-1)
+            slope = token_weights.unsqueeze(-1).to(scores.dtype)
             scores = scores.exp_().mul_(slope).scatter_add_(-1, target, -slope).to(dtype)
             to_hidden.append(scores @ rows.weight)
             to_weight = _added(to_weight, scores.mT @ read)
             to_bias = _added(to_bias, scores.sum(0)) if rows.bias is not None else None
         del scores  # before the next chunk's are made
-    return torch.cat(nll), torch.cat(to_hidden) if to_hidden else None, to_weight, to_bias
+    return Gradients(torch.cat(nll), torch.cat(to_hidden) if to_hidden else None, to_weight, to_bias)
+
+
+def _in_chunks(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, token_weights: Tensor
+) -> Gradients:
+    """What a Kernel makes, in our own way."""
+    active = targets != IGNORED_TARGET
+    slopes = token_weights.masked_fill(~active, 0.0)
+    rows = _Rows(hidden, weight, bias, targets.clamp(min=0), active, slopes, FEWEST_POSITIONS, None)
+    return _nll_and_gradients(rows, with_gradients=True)
 
 
 def _added(total: Tensor | None, part: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from torch.nn import functional
 from losses import (
     effective_token_weights,
     linear_masked_token_nll,
+    linear_nll,
     masked_token_nll_per_position,
     prepare_reference,
     reconstruction_losses,
@@ -14,6 +15,7 @@ from losses import (
 from tests.losses.batches import CONFIG, batch, values
 
 WIDTH, VOCABULARY = 6, 11
+CHUNKS = pytest.mark.parametrize("chunk", [None, 9])
 
 
 def setting(dtype=torch.float64, *, bias=True, examples=5, length=7):
@@ -78,63 +80,70 @@ def test_gradcheck():
     assert torch.autograd.gradcheck(objective, leaves)
 
 
-def test_a_leaf_that_takes_no_gradient_gets_none():
+@CHUNKS
+def test_a_leaf_that_takes_no_gradient_gets_none(chunk):
     data, targets, (hidden, weight, _) = setting()
     frozen = weight.detach()
-    linear = linear_masked_token_nll(hidden, frozen, targets, data.mask, torch.ones_like(data.nll))
+    linear = linear_masked_token_nll(hidden, frozen, targets, data.mask, torch.ones_like(data.nll), chunk=chunk)
     linear.objective.backward()
     assert hidden.grad is not None
     assert frozen.grad is None
 
 
-def test_without_gradients_it_is_the_value_alone():
+@CHUNKS
+def test_without_gradients_it_is_the_value_alone(chunk):
     data, targets, leaves = setting()
     with torch.no_grad():
-        linear = linear_masked_token_nll(*leaves[:2], targets, data.mask, torch.ones_like(data.nll))
+        linear = linear_masked_token_nll(*leaves[:2], targets, data.mask, torch.ones_like(data.nll), chunk=chunk)
     assert not linear.objective.requires_grad
     assert not linear.nll.requires_grad
     torch.testing.assert_close(linear.objective, linear.nll.sum())
 
 
-def test_nothing_under_the_mask_is_read():
+@CHUNKS
+def test_nothing_under_the_mask_is_read(chunk):
     data, targets, leaves = setting()
     weights = effective_token_weights(prepare_reference(data.surprisal, data.mask, CONFIG), CONFIG)
     hidden, weight, bias = leaves
-    expected = linear_masked_token_nll(hidden, weight, targets, data.mask, weights, bias=bias)
+    expected = linear_masked_token_nll(hidden, weight, targets, data.mask, weights, bias=bias, chunk=chunk)
     exact = gradients(expected.objective, leaves)
     off = ~data.mask
-    broken = hidden.detach().masked_fill(off.unsqueeze(-1), torch.nan).requires_grad_()
-    got = linear_masked_token_nll(
-        broken, weight, targets.masked_fill(off, 10**6), data.mask, weights.masked_fill(off, torch.nan), bias=bias
-    )
-    assert torch.equal(got.nll, expected.nll)
-    for one, other in zip(gradients(got.objective, [broken, weight, bias]), exact, strict=True):
-        assert torch.equal(one, other)
+    targets, weights = targets.masked_fill(off, 10**6), weights.masked_fill(off, torch.nan)
+    for anything in (1e3, torch.nan, torch.inf):
+        broken = hidden.detach().masked_fill(off.unsqueeze(-1), anything).requires_grad_()
+        got = linear_masked_token_nll(broken, weight, targets, data.mask, weights, bias=bias, chunk=chunk)
+        assert torch.equal(got.nll, expected.nll)
+        assert torch.equal(got.objective, expected.objective)
+        if anything == 1e3:
+            for one, other in zip(gradients(got.objective, [broken, weight, bias]), exact, strict=True):
+                assert torch.equal(one, other)
 
 
-def test_a_batch_without_active_positions():
+@CHUNKS
+def test_a_batch_without_active_positions(chunk):
     data, targets, leaves = setting()
     nothing = torch.zeros_like(data.mask)
-    linear = linear_masked_token_nll(*leaves[:2], targets, nothing, torch.ones_like(data.nll))
+    linear = linear_masked_token_nll(*leaves[:2], targets, nothing, torch.ones_like(data.nll), chunk=chunk)
     assert linear.objective.item() == 0
     assert not any(gradient.any() for gradient in gradients(linear.objective, leaves[:2]))
 
 
+@CHUNKS
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_and_autocast(dtype):
+def test_half_precision_and_autocast(dtype, chunk):
     data, targets, leaves = setting(torch.float32)
     weights = effective_token_weights(prepare_reference(data.surprisal, data.mask, CONFIG), CONFIG)
     halves = [leaf.detach().to(dtype).requires_grad_() for leaf in leaves]
     wider = [leaf.detach().double().requires_grad_() for leaf in halves]
     _, exact = plain(data, targets, wider)
-    linear = linear_masked_token_nll(*halves[:2], targets, data.mask, weights, bias=halves[2])
+    linear = linear_masked_token_nll(*halves[:2], targets, data.mask, weights, bias=halves[2], chunk=chunk)
     assert linear.objective.dtype == torch.float32
     assert pytest.approx(exact.objective.item(), rel=0.02) == linear.objective.item()
     for got, expected in zip(gradients(linear.objective, halves), gradients(exact.objective, wider), strict=True):
         assert got.dtype == dtype
         torch.testing.assert_close(got.double(), expected, rtol=0.05, atol=0.05)
     with torch.autocast("cpu", dtype):
-        cast = linear_masked_token_nll(*leaves[:2], targets, data.mask, weights, bias=leaves[2])
+        cast = linear_masked_token_nll(*leaves[:2], targets, data.mask, weights, bias=leaves[2], chunk=chunk)
     assert cast.nll.dtype == torch.float32
     assert pytest.approx(exact.objective.item(), rel=0.02) == cast.objective.item()
     assert {gradient.dtype for gradient in gradients(cast.objective, leaves)} == {torch.float32}
@@ -167,6 +176,31 @@ def test_vmap_over_models():
         alone = torch.func.grad(objective, argnums=(0, 1, 2))(*(t[trial] for t in stacked), weights[trial])
         for one, other in zip(together, alone, strict=True):
             torch.testing.assert_close(one[trial], other)
+
+
+@CHUNKS
+def test_token_weights_of_another_type(chunk):
+    data, targets, leaves = setting(torch.float32)
+    weights = torch.rand(data.mask.shape, dtype=torch.float64)
+    for dtype in (torch.float64, torch.float32, torch.bfloat16):
+        cast = weights.to(torch.bfloat16).to(dtype)
+        linear = linear_masked_token_nll(*leaves[:2], targets, data.mask, cast, bias=leaves[2], chunk=chunk)
+        nll, _ = plain(data, targets, leaves)
+        objective = (cast.double() * nll.double()).sum()
+        assert pytest.approx(objective.item(), rel=1e-5) == linear.objective.item()
+        for got, exact in zip(gradients(linear.objective, leaves), gradients(objective, leaves), strict=True):
+            torch.testing.assert_close(got, exact)
+
+
+@pytest.mark.parametrize(("fewest", "cross_entropies"), [(5 * 7 * 11 + 1, 1), (5 * 7 * 11, 0)])
+def test_few_logits_are_made_in_one_piece(monkeypatch, fewest, cross_entropies):
+    calls = []
+    cross_entropy = functional.cross_entropy
+    monkeypatch.setattr(functional, "cross_entropy", lambda *a, **k: calls.append(1) or cross_entropy(*a, **k))
+    monkeypatch.setattr(linear_nll, "FEWEST_LOGITS", fewest)
+    data, targets, leaves = setting()
+    linear_masked_token_nll(*leaves[:2], targets, data.mask, torch.ones_like(data.nll)).objective.backward()
+    assert len(calls) == cross_entropies
 
 
 @pytest.mark.parametrize(
