@@ -23,6 +23,7 @@ ALLOWED = {
     "ablate/workloads": {"torch", "numpy", "scipy", "sklearn", "pydantic", "losses", "ablate.errors"},
     "ablate/record/lease.py": {"sqlalchemy", "ablate.errors", "ablate.spec", "ablate.record"},
     "ablate/record/sqlite_files.py": {"sqlalchemy", "ablate.record"},
+    "ablate/record/optuna_entries.py": {"optuna", "sqlalchemy"},
     "ablate/record/optuna_stores.py": {"optuna", "sqlalchemy", "ablate.errors", "ablate.spec", "ablate.record"},
     "ablate/record/optuna_storage.py": {"optuna", "ablate.errors", "ablate.plan", "ablate.spec", "ablate.record"},
     "ablate/record/optuna_search.py": {"optuna", "ablate.errors", "ablate.plan", "ablate.spec", "ablate.record"},

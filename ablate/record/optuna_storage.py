@@ -7,6 +7,8 @@ order, not the order of insertion, says what runs next.
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +26,7 @@ from ablate.record.foreign_records import fault_of, shortened
 from ablate.record.history import decode_metrics, encode_metrics, read_history
 from ablate.record.kept_outcomes import KeptOutcome, keep_outcome, kept_outcome
 from ablate.record.lease import Lease
+from ablate.record.optuna_entries import AT_ONCE, count_trials, enter_waiting
 from ablate.record.optuna_stores import open_storage
 from ablate.record.run_folder import RunFolder
 from ablate.spec.models import Factor
@@ -210,6 +213,7 @@ class Ledger:
         """
         ranges = _observed_ranges(plan)
         count = restored = 0
+        entries: list[FrozenTrial] = []
         for trial in trials:
             params, distributions, attributes = _parameters(trial, plan, ranges)
             attributes |= {
@@ -224,14 +228,29 @@ class Ledger:
                 state=TrialState.WAITING, params=params, distributions=distributions, user_attrs=attributes
             )
             kept = kept_outcome(self._folder.trial(trial.trial_id), trial.trial_id) if attempt == 1 else None
-            self._study.add_trial(waiting if kept is None else self._ended(waiting, kept, plan))
+            entries.append(waiting if kept is None else self._ended(waiting, kept, plan))
             restored += kept is not None
             count += 1
+        self._enter(entries)
         if restored:
             self._warn(
                 f"{restored} trials that had ended were missing from the ledger; it is filled in from their folders"
             )
         return count
+
+    def _enter(self, entries: Sequence[FrozenTrial]) -> None:
+        """In their order; the waiting ones, which are most, many at a time."""
+        engine = self._storage.engine
+        for state, run in itertools.groupby(entries, lambda entry: entry.state):
+            if state is not TrialState.WAITING:
+                for ended in run:
+                    self._study.add_trial(ended)
+                continue
+            waiting = list(run)
+            known = self._storage.call(functools.partial(count_trials, engine, self._study_id))
+            for start in range(0, len(waiting), AT_ONCE):
+                part = waiting[start : start + AT_ONCE]
+                self._storage.write(functools.partial(enter_waiting, engine, self._study_id, part, known + start))
 
     def _ended(self, trial: FrozenTrial, kept: KeptOutcome, plan: Plan) -> FrozenTrial:
         """The trial as it ended, by what is kept in its folder."""

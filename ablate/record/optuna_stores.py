@@ -165,6 +165,10 @@ class PatientStorage:
         """Do something else in the same database, with the same patience. It can be done twice."""
         return self._call("", action)
 
+    def write(self, action: Callable[[], Any]) -> Any:
+        """As `call`, for what this process may do only while it holds the study."""
+        return self._call("", self._guarded(action))
+
     def _call(self, name: str, method: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
         try:
             return method(*arguments, **keywords)

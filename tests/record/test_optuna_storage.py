@@ -1,10 +1,13 @@
 import math
+from dataclasses import replace
 
 import optuna
 import pytest
+from optuna.trial import TrialState, create_trial
 
 from ablate.errors import StudyError
 from ablate.plan.model import Arm, Plan, PlannedTrial, Power
+from ablate.record.optuna_entries import count_trials, enter_waiting
 from ablate.record.optuna_storage import Ledger, Outcome
 from ablate.spec.models import (
     Analysis,
@@ -157,3 +160,45 @@ def test_values_that_a_dashboard_cannot_draw_are_no_intermediate_values(ledger, 
     for step, value in enumerate((1.0, math.inf, math.nan, 0.5)):
         ledger.report(entry, step, value)
     assert stored(tmp_path)[0].intermediate_values == {0: 1.0, 3: 0.5}
+
+
+def test_trials_entered_together_are_as_optuna_enters_each(ledger, tmp_path, monkeypatch):
+    monkeypatch.setattr("ablate.record.optuna_storage.AT_ONCE", 2)
+    ledger.add(plan_of(ROW).trials, plan_of(ROW))
+    plan = plan_of(ROW, (0.0, "mean", 2, None), (0.25, "max", 1, "1"), (1.0, "sum", 2, 1))
+    assert ledger.add(plan.trials[1:], plan) == 3
+    together = stored(tmp_path)
+    other = optuna.create_study(study_name="s", storage=f"sqlite:///{tmp_path}/other.db")
+    other.add_trials(together)
+    assert [trial.number for trial in together] == [0, 1, 2, 3]
+    assert other.trials == together
+    assert [entry.trial_id for entry in ledger.attempts()] == [trial.trial_id for trial in plan.trials]
+
+
+def test_trials_entered_before_a_connection_was_lost_are_not_entered_again(ledger, tmp_path):
+    waiting = [create_trial(state=TrialState.WAITING, user_attrs={"trial_id": "0" * 12})]
+    engine = ledger.storage.engine
+    for _again in range(2):
+        enter_waiting(engine, 1, waiting, known=0)
+    assert count_trials(engine, 1) == 1
+
+
+def test_trials_whose_parameters_do_not_fit_the_stored_study_are_all_left_out(ledger, tmp_path):
+    ledger.add(plan_of(ROW).trials, plan_of(ROW))
+    plan = plan_of(ROW, ROW)
+    others = tuple(replace(factor, kind="int") if factor.path == "weight" else factor for factor in FACTORS)
+    changed = replace(plan, spec=replace(plan.spec, factors=others))
+    with pytest.raises(ValueError, match="Cannot set different distribution kind"):
+        ledger.add(changed.trials[1:], changed)
+    assert len(stored(tmp_path)) == 1
+
+
+def test_trials_are_entered_only_by_who_holds_the_study(ledger):
+    def lost():
+        raise StudyError("taken over")
+
+    ledger.storage.guard = lost
+    with pytest.raises(StudyError, match="taken over"):
+        ledger.add(plan_of(ROW).trials, plan_of(ROW))
+    ledger.storage.guard = lambda: None
+    assert ledger.attempts() == []
