@@ -60,8 +60,8 @@ class Outbox:
         self._take(row)
 
     def close(self) -> None:
-        """Send nothing more."""
-        self._kept.close()
+        """Send nothing more. What was sent is the driver's to keep on disk."""
+        self._kept.close(sync=False)
 
     def flush(self, checkpoint_step: int | None = None, ending: Ending | None = None, apart: str = "") -> None:
         """Send what waits.
