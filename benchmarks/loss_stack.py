@@ -1,9 +1,12 @@
 """The loss stack against one cross entropy on the same logits, forward and backward: time and peak memory.
 
-    python benchmarks/loss_stack.py [--threads 1] [--seconds 20]
+    python benchmarks/loss_stack.py [--threads 1] [--seconds 20] [--device cuda] [--crossover]
+
+`--crossover` asks instead from which size on `linear_masked_token_nll` is better off without the logits. On CUDA it is
+measured with Liger's kernel where that is installed and proves itself, and the rows say so.
 
 Ratios are taken within one run: each contender runs right after its own baseline, in turn, and the median
-of the ratios is printed, so that a busy machine slows both. Page faults would dominate at large
+of the ratios is printed. With one thread it is processor time that is counted. Page faults would dominate at large
 vocabularies, so the script fixes the allocator (it restarts itself with MALLOC_MMAP_MAX_=0 and
 MALLOC_TRIM_THRESHOLD_=17179869184: freed memory is kept, not handed back to the system).
 """
@@ -32,31 +35,36 @@ from torch.profiler import ProfilerActivity, profile
 from losses import (
     TERMS,
     ReconstructionLossConfig,
+    effective_token_weight_table,
     effective_token_weights,
     linear_masked_token_nll,
     masked_token_nll_per_position,
     prepare_reference,
     reconstruction_losses,
 )
+from losses.fused_kernel import kernel_for
+from losses.linear_nll import FEWEST_POSITIONS, PARTS, in_chunks
 
 SHAPES = [(128, 32, 64), (64, 64, 1000), (16, 128, 32000)]
 LARGE_VOCABULARIES = [(64, 64, 1000), (16, 128, 32000)]
+SIZES = [(b, 32, v) for v in (64, 256, 1000, 4000) for b in (8, 32, 128)]
 DATA_SET = 4096
 WIDTH = 128
 Step = Callable[[], None]
 
 
-def steps(batch: int, length: int, vocabulary: int) -> dict[str, Step]:
+def steps(batch: int, length: int, vocabulary: int, device: str) -> dict[str, Step]:
     """One training step's loss, forward and backward to the logits, in several ways. The first is the baseline."""
     generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(batch, length, vocabulary, generator=generator, requires_grad=True)
-    targets = torch.randint(vocabulary, (DATA_SET, length), generator=generator)
+    logits = torch.randn(batch, length, vocabulary, generator=generator).to(device).requires_grad_()
+    targets = torch.randint(vocabulary, (DATA_SET, length), generator=generator).to(device)
     lengths = torch.randint(length // 2, length + 1, (DATA_SET, 1), generator=generator)
-    mask = torch.arange(length) < lengths
-    surprisal = 4 * torch.rand(DATA_SET, length, generator=generator)
+    mask = (torch.arange(length) < lengths).to(device)
+    surprisal = 4 * torch.rand(DATA_SET, length, generator=generator).to(device)
     config = ReconstructionLossConfig(zfree_reference_scale=50.0)
     prepared = prepare_reference(surprisal, mask, config)
-    index = torch.randperm(DATA_SET, generator=generator)[:batch]
+    table = effective_token_weight_table(prepared, config, 0.1)
+    index = torch.randperm(DATA_SET, generator=generator)[:batch].to(device)
     batch_targets, batch_mask, batch_surprisal = targets[index], mask[index], surprisal[index]
     masked_targets = batch_targets.masked_fill(~batch_mask, -100)
 
@@ -70,8 +78,12 @@ def steps(batch: int, length: int, vocabulary: int) -> dict[str, Step]:
 
         return run
 
+    def objective_alone() -> None:
+        nll = masked_token_nll_per_position(logits, batch_targets, batch_mask)
+        ((table[index] * nll).sum() / batch).backward()
+
     def one_by_one() -> None:
-        total = torch.zeros(())
+        total = torch.zeros((), device=device)
         for name in TERMS:
             nll = masked_token_nll_per_position(logits, batch_targets, batch_mask)
             total = total + reconstruction_losses(nll, batch_mask, batch_surprisal, config, 0.1).terms[name]
@@ -79,6 +91,7 @@ def steps(batch: int, length: int, vocabulary: int) -> dict[str, Step]:
 
     contenders: dict[str, Step] = {
         "cross_entropy": cross_entropy,
+        "objective alone": objective_alone,
         "prepared": stack(lambda: prepared[index]),
         "eager": stack(lambda: batch_surprisal),
         "one_by_one": one_by_one,
@@ -86,15 +99,16 @@ def steps(batch: int, length: int, vocabulary: int) -> dict[str, Step]:
     return {name: without_trace(step, logits) for name, step in contenders.items()}
 
 
-def linear_steps(batch: int, length: int, vocabulary: int) -> dict[str, Step]:
+def linear_steps(batch: int, length: int, vocabulary: int, device: str, chunk: int | None) -> dict[str, Step]:
     """The same from hidden states and an output matrix: by the logits (the baseline), and in chunks without them."""
     generator = torch.Generator().manual_seed(0)
-    hidden = torch.randn(batch, length, WIDTH, generator=generator, requires_grad=True)
-    matrix = (torch.randn(vocabulary, WIDTH, generator=generator) / WIDTH**0.5).requires_grad_()
-    targets = torch.randint(vocabulary, (batch, length), generator=generator)
-    mask = torch.arange(length) < torch.randint(length // 2, length + 1, (batch, 1), generator=generator)
+    hidden = torch.randn(batch, length, WIDTH, generator=generator).to(device).requires_grad_()
+    matrix = (torch.randn(vocabulary, WIDTH, generator=generator) / WIDTH**0.5).to(device).requires_grad_()
+    targets = torch.randint(vocabulary, (batch, length), generator=generator).to(device)
+    lengths = torch.randint(length // 2, length + 1, (batch, 1), generator=generator)
+    mask = (torch.arange(length) < lengths).to(device)
     config = ReconstructionLossConfig(zfree_reference_scale=50.0)
-    prepared = prepare_reference(4 * torch.rand(batch, length, generator=generator), mask, config)
+    prepared = prepare_reference(4 * torch.rand(batch, length, generator=generator).to(device), mask, config)
 
     def plain() -> None:
         nll = masked_token_nll_per_position(functional.linear(hidden, matrix), targets, mask)
@@ -102,11 +116,12 @@ def linear_steps(batch: int, length: int, vocabulary: int) -> dict[str, Step]:
 
     def linear() -> None:
         weights = effective_token_weights(prepared, config, 0.1)
-        nll, objective = linear_masked_token_nll(hidden, matrix, targets, mask, weights)
+        nll, objective = linear_masked_token_nll(hidden, matrix, targets, mask, weights, chunk=chunk)
         objective.backward()
         reconstruction_losses(nll, mask, prepared, config, 0.1)
 
-    return {name: without_trace(step, hidden, matrix) for name, step in (("by_logits", plain), ("linear", linear))}
+    name = "linear" if kernel_for(hidden, in_chunks) is None else "linear (Liger)"
+    return {name: without_trace(step, hidden, matrix) for name, step in (("by_logits", plain), (name, linear))}
 
 
 def without_trace(step: Step, *leaves: Tensor) -> Step:
@@ -121,8 +136,17 @@ def without_trace(step: Step, *leaves: Tensor) -> Step:
 
 
 def seconds(step: Step) -> float:
+    """Processor time where one thread does everything, which a busy machine changes little; else time on the clock."""
+    if torch.get_num_threads() == 1 and not torch.cuda.is_initialized():
+        start = time.process_time()
+        step()
+        return time.process_time() - start
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
     start = time.perf_counter()
     step()
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
     return time.perf_counter() - start
 
 
@@ -146,6 +170,11 @@ def median_ratio(contender: Step, baseline: Step, budget_s: float) -> tuple[floa
 def peak_bytes(step: Step) -> int:
     """Most bytes the step held at once beyond what was there before it, by torch's own allocator."""
     step()
+    if torch.cuda.is_initialized():
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        step()
+        return torch.cuda.max_memory_allocated() - before
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         step()
     held = peak = 0
@@ -160,16 +189,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=10.0, help="time spent on each row")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--crossover", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     print(f"torch {torch.__version__}, {platform.processor() or platform.machine()}, {os.cpu_count()} cores,")
     print(f"{arguments.threads} thread(s), {', '.join(f'{k}={v}' for k, v in ALLOCATOR.items())}\n")
     print("| (B, L, V) | loss | ms | baseline | ms | time ratio | memory ratio | pairs |")
     print("|---|---|---|---|---|---|---|---|")
+    device = arguments.device
+    if arguments.crossover:
+        for shape in SIZES:  # with the chunk that is taken for large sizes
+            chunk = max(FEWEST_POSITIONS, shape[0] * shape[1] // PARTS)
+            print_rows(shape, linear_steps(*shape, device, chunk), arguments.seconds)
+        return
     for shape in SHAPES:
-        print_rows(shape, steps(*shape), arguments.seconds)
+        print_rows(shape, steps(*shape, device), arguments.seconds)
     for shape in LARGE_VOCABULARIES:
-        print_rows(shape, linear_steps(*shape), arguments.seconds)
+        print_rows(shape, linear_steps(*shape, device, None), arguments.seconds)
 
 
 def print_rows(shape: tuple[int, int, int], contenders: dict[str, Step], budget_s: float) -> None:

@@ -88,7 +88,7 @@ def linear_masked_token_nll(
         active,
         token_weights.detach().flatten().masked_fill(~active, 0.0),
         chunk or max(FEWEST_POSITIONS, -(-active.numel() // PARTS)),
-        kernel_for(hidden, _in_chunks) if chunk is None else None,
+        kernel_for(hidden, in_chunks) if chunk is None else None,
     )
     if torch.is_grad_enabled() and any(t.requires_grad for t in (hidden, weight, bias) if t is not None):
         nll, objective, *_ = _WeightedNll.apply(*rows)  # type: ignore[no-untyped-call]
@@ -165,9 +165,7 @@ def _nll_and_gradients(rows: _Rows, *, with_gradients: bool) -> Gradients:
     return Gradients(torch.cat(nll), torch.cat(to_hidden) if to_hidden else None, to_weight, to_bias)
 
 
-def _in_chunks(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, token_weights: Tensor
-) -> Gradients:
+def in_chunks(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, token_weights: Tensor) -> Gradients:
     """What a Kernel makes, in our own way."""
     active = targets != IGNORED_TARGET
     slopes = token_weights.masked_fill(~active, 0.0)
