@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 
+from ablate.workloads.sequence_vae import evaluation
 from ablate.workloads.sequence_vae.evaluation import evaluate, held_out, iwae_nll_per_token, real_tokens
 from ablate.workloads.sequence_vae.keyed_noise import keyed_noise
 from ablate.workloads.sequence_vae.model import SequenceVAE, seeded
@@ -70,6 +71,20 @@ def test_terms_are_of_the_split_as_one_batch(table):
     whole = reconstruction_losses(nll, data.split.mask, data.split.surprisal, config)
     for name, value in (*whole.terms.items(), *whole.diagnostics.items()):
         assert metrics[name] == pytest.approx(float(value), rel=1e-4), name
+
+
+def test_a_batch_makes_no_more_logits_than_it_may(table, monkeypatch):
+    model, data, config = made(table)
+    whole = evaluate(model, data, config, "cpu")
+    drawn = iwae_nll_per_token(model, data, 3, 4, 10, "cpu")
+    rows = []
+    decode = model.decode
+    monkeypatch.setattr(model, "decode", lambda prefix, *rest: (rows.append(len(prefix)), decode(prefix, *rest))[1])
+    vocabulary = model.embedding.token.num_embeddings
+    monkeypatch.setattr(evaluation, "MOST_LOGITS", 8 * data.split.mask.shape[1] * vocabulary)
+    assert evaluate(model, data, config, "cpu") == pytest.approx(whole, rel=1e-5, abs=1e-6)
+    assert iwae_nll_per_token(model, data, 3, 4, 10, "cpu") == pytest.approx(drawn, rel=1e-5)
+    assert set(rows) == {8}
 
 
 @pytest.mark.parametrize("latent", ["continuous", "discrete"])

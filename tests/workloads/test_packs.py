@@ -12,6 +12,7 @@ from ablate.workloads.sequence_vae.train_step import Turn
 from ablate.workloads.sequence_vae.training_pack import train_together
 from ablate.workloads.sequence_vae.trial_setup import set_up, trial_settings
 from ablate.workloads.synthetic_sequences.workload import costs, train, train_pack
+from losses import linear_nll
 from tests.workloads.conftest import merged, tiny
 
 BRIEF = {"every": 0.5, "iwae_samples": 2, "iwae_examples": 3}
@@ -106,11 +107,21 @@ def test_steps_together_have_the_bits_of_steps_alone(shared_dir, table, kind):
             assert steps_of(table, members(shared_dir, 32, KINDS[kind])[-size:]) == alone[-size:], size
 
 
-@pytest.mark.parametrize("kind", ["gru, continuous", "transformer and gru, odd sizes"])
-def test_a_trial_reports_and_ends_as_it_does_alone(shared_dir, kind):
-    expected = [alone(*member) for member in members(shared_dir, 7, KINDS[kind])]
+def test_so_have_steps_that_make_no_logits(shared_dir, table, monkeypatch):
+    monkeypatch.setattr(linear_nll, "FEWEST_LOGITS", 0)
+    base = KINDS["transformer and gru, odd sizes"]
+    with one_thread():
+        alone = [steps_of(table, [member])[0] for member in members(shared_dir, 5, base)]
+        assert steps_of(table, members(shared_dir, 5, base)) == alone
+        monkeypatch.undo()
+        assert steps_of(table, members(shared_dir, 5, base)) != alone  # other operations, other last bits
+
+
+def test_a_trial_reports_and_ends_as_it_does_alone(shared_dir):
+    kind = KINDS["transformer and gru, odd sizes"]
+    expected = [alone(*member) for member in members(shared_dir, 7, kind)]
     assert len({str(own[0][-1]) for own in expected}) == 7
-    assert together(members(shared_dir, 7, KINDS[kind])) == expected
+    assert together(members(shared_dir, 7, kind)) == expected
 
 
 def test_a_member_that_diverges_leaves_the_others_alone(shared_dir):

@@ -18,6 +18,7 @@ from losses import (
     auxiliary_losses,
     beta_at,
     free_bits,
+    linear_nll,
     masked_token_nll_per_position,
     prepare_reference,
     reconstruction_losses,
@@ -72,8 +73,10 @@ def plainly(table, config, seed):
     return course, torch.nn.utils.parameters_to_vector(model.parameters()).detach()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_pack_follows_the_plain_loop(table, kind):
+@pytest.mark.parametrize(("kind", "logits"), [*((kind, "made") for kind in KINDS), ("gru, continuous", "not made")])
+def test_a_pack_follows_the_plain_loop(table, kind, logits, monkeypatch):
+    if logits == "not made":
+        monkeypatch.setattr(linear_nll, "FEWEST_LOGITS", 0)
     configs = [tiny(**merged(merged({}, KINDS[kind]), arm)) for arm in ARMS]
     with one_thread():
         made = [start(table, config, seed) for seed, config in enumerate(configs)]

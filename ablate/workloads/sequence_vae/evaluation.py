@@ -25,6 +25,10 @@ from losses import (
 )
 
 BATCH = 512
+"""Sequences that are scored at once, or fewer where that would make more than MOST_LOGITS."""
+
+MOST_LOGITS = 2**27
+"""512 MiB in float32."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ def iwae_nll_per_token(
     """
     examples = min(examples, len(data.split.tokens))
     latent, first = model.latent, data.split.first_row
-    at_once = max(batch // samples, 1)
+    at_once = max(min(batch, _fitting(model, data.split)) // samples, 1)
     bounds, count = [], 0
     for start in range(0, examples, at_once):
         part = slice(start, min(start + at_once, examples))
@@ -141,6 +145,7 @@ def posterior_parameters(model: SequenceVAE, data: HeldOut, rows: slice, device:
 def _score(model: SequenceVAE, data: HeldOut, device: str, batch: int) -> tuple[Tensor, Tensor, Tensor]:
     """Token NLL [n, L] and posterior parameters [n, P] of the split, and in each how many tokens weren't likeliest."""
     nlls, posteriors, wrong = [], [], []
+    batch = min(batch, _fitting(model, data.split))
     for start in range(0, len(data.split.tokens), batch):
         part = slice(start, start + batch)
         tokens, mask = _batch(data.split, part, device)
@@ -159,6 +164,11 @@ def _nll(model: SequenceVAE, tokens: Tensor, mask: Tensor, z: Tensor) -> Tensor:
     logits = model.decode(repeated[:, :-1], active, z.flatten(0, 1))
     nll = masked_token_nll_per_position(logits, repeated[:, 1:], active)
     return nll.sum(-1, dtype=torch.float64).view(-1, samples)
+
+
+def _fitting(model: SequenceVAE, split: Split) -> int:
+    """How many sequences have no more than MOST_LOGITS; at least one."""
+    return max(MOST_LOGITS // (split.mask.shape[1] * model.embedding.token.num_embeddings), 1)
 
 
 def _encode(model: SequenceVAE, tokens: Tensor, mask: Tensor) -> Tensor:

@@ -73,6 +73,20 @@ class Decoder(nn.Module):
     ) -> Tensor:
         """Logits [B, L, V]; those at t score the token after prefix[:, t].
 
+        Args, as states.
+        """
+        return torch.as_tensor(self.output(self.states(prefix, mask, z, keep, generator)))
+
+    def states(
+        self,
+        prefix: Tensor,
+        mask: Tensor,
+        z: Tensor | None = None,
+        keep: Tensor | None = None,
+        generator: Generators | None = None,
+    ) -> Tensor:
+        """What the logits are a linear map of, [B, L, W].
+
         Args:
             prefix: [B, L], tokens without the last column.
             mask: [B, L], true where there is a target.
@@ -83,7 +97,7 @@ class Decoder(nn.Module):
         x = self.embedding(prefix, keep)
         if self.latent is not None and z is not None:
             x = x + self.latent(z).unsqueeze(-2)
-        return torch.as_tensor(self.output(self.core(x, mask, generator)))
+        return torch.as_tensor(self.core(x, mask, generator))
 
 
 class SequenceVAE(nn.Module):
@@ -122,7 +136,11 @@ class SequenceVAE(nn.Module):
 
     def decode(self, prefix: Tensor, mask: Tensor, z: Tensor, generator: Generators | None = None) -> Tensor:
         """Logits [B, L, V]; with a generator, tokens of the prefix are dropped and dropout is on."""
+        return torch.as_tensor(self.decoder.output(self.decoder_states(prefix, mask, z, generator)))
+
+    def decoder_states(self, prefix: Tensor, mask: Tensor, z: Tensor, generator: Generators | None = None) -> Tensor:
+        """What the logits are a linear map of, [B, L, W]; with a generator as decode."""
         keep = None
         if generator is not None and self.token_dropout:
             keep = (uniform(prefix.shape, generator) >= self.token_dropout).to(prefix.device)
-        return torch.as_tensor(self.decoder(prefix, mask, z, keep, generator))
+        return self.decoder.states(prefix, mask, z, keep, generator)

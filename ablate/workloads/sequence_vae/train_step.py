@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Generator, Tensor
 
+from ablate.workloads.sequence_vae.batched_layers import Linear
 from ablate.workloads.sequence_vae.evaluation import real_tokens
 from ablate.workloads.sequence_vae.model import SequenceVAE
 from losses import (
@@ -21,6 +22,8 @@ from losses import (
     auxiliary_losses,
     beta_at,
     free_bits,
+    linear_masked_token_nll,
+    linear_nll,
     masked_token_nll_per_position,
     mean_over_examples,
     reconstruction_losses,
@@ -119,17 +122,36 @@ def pack_losses(model: SequenceVAE, batch: Batch, turns: Sequence[Turn]) -> Step
     z = model.latent.relaxed(
         parameters, noise.to(parameters), temperature.view(-1, 1, 1, 1), straight_through=straight_through
     )
-    nll = masked_token_nll_per_position(model.decode(tokens[..., :-1], mask, z, dropout), tokens[..., 1:], mask)
+    states = model.decoder_states(tokens[..., :-1], mask, z, dropout)
+    nll, reconstruction = _reconstruction(model.decoder.output, states, batch)
 
-    size = mask.any(-1).sum(-1).clamp(min=1)
     kl = model.latent.kl(parameters.flatten(0, 1)).view(*tokens.shape[:2], -1)
     beta = parameters.new_tensor([beta_at(turn.objective.beta, turn.step) for turn in turns])
     rates = [free_bits(*own) for own in zip(kl, (turn.objective.free_bits for turn in turns), mask, strict=True)]
-    objectives = (batch.weights * nll).sum((1, 2)) / size + beta * torch.stack(rates)
+    objectives = reconstruction + beta * torch.stack(rates)
     losses = StepLosses(objectives, nll, kl, parameters, z)
     if any(weight for turn in turns for weight in turn.objective.auxiliary.values()):
         objectives = objectives + torch.stack(list(_weighted_auxiliaries(model, batch, turns, losses)))
     return StepLosses(objectives, nll, kl, parameters, z)
+
+
+def _reconstruction(output: Linear, states: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    """The NLL x [K, B, L] of each target, and J_recon [K].
+
+    The token weights are known beforehand, so that many logits need not be kept: linear_masked_token_nll.
+    """
+    targets, mask = batch.tokens[..., 1:], batch.mask
+    weights = batch.weights / mask.any(-1).sum(-1).clamp(min=1).view(-1, 1, 1)
+    if mask[0].numel() * output.out_features < linear_nll.FEWEST_LOGITS:
+        nll = masked_token_nll_per_position(output(states), targets, mask)
+        return nll, (weights * nll).sum((1, 2))
+    scored = [
+        linear_masked_token_nll(state, matrix, target, active, weight, bias=bias)
+        for state, matrix, bias, target, active, weight in zip(
+            states, output.weight, output.bias, targets, mask, weights, strict=True
+        )
+    ]
+    return torch.stack([own.nll for own in scored]), torch.stack([own.objective for own in scored])
 
 
 def _weighted_auxiliaries(
