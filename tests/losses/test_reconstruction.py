@@ -6,6 +6,7 @@ from torch.nn import functional
 
 from losses import (
     ReconstructionLossConfig,
+    effective_token_weight_table,
     masked_token_nll_per_position,
     prepare_reference,
     reconstruction_losses,
@@ -121,16 +122,23 @@ def test_weights_are_detached_from_numbers_that_take_gradients():
     assert not losses.effective_token_weights.requires_grad
 
 
-def test_one_cross_entropy_a_step(monkeypatch):
+@pytest.mark.parametrize("way", ["surprisal", "prepared", "table"])
+def test_one_cross_entropy_a_step(monkeypatch, way):
     calls = []
     cross_entropy = functional.cross_entropy
     monkeypatch.setattr(functional, "cross_entropy", lambda *a, **k: calls.append(1) or cross_entropy(*a, **k))
     data = batch(dtype=torch.float32)
     logits = torch.randn(*data.mask.shape, 11, requires_grad=True)
+    prepared = prepare_reference(data.surprisal, data.mask, CONFIG)
+    table = effective_token_weight_table(prepared, CONFIG, 0.4)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
         nll = masked_token_nll_per_position(logits, torch.zeros_like(data.mask, dtype=torch.int64), data.mask)
-        losses = reconstruction_losses(nll, data.mask, data.surprisal, CONFIG)
-        (losses.objective + sum(losses.terms.values())).backward()
+        if way == "table":
+            (table * nll).sum().backward()
+        else:
+            known = data.surprisal if way == "surprisal" else prepared
+            losses = reconstruction_losses(nll, data.mask, known, CONFIG)
+            (losses.objective + sum(losses.terms.values()) + sum(losses.diagnostics.values())).backward()
     counts = {event.key: event.count for event in profiler.key_averages()}
     assert (len(calls), counts["aten::_log_softmax"], counts["aten::_log_softmax_backward_data"]) == (1, 1, 1)
 
