@@ -1,6 +1,6 @@
 """What a trial costs beside its training: trivial trials through Ray Tune, Optuna and MLflow.
 
-    python benchmarks/orchestration.py [TRIALS] [--records-only] [--profile FILE]
+    python benchmarks/orchestration.py [TRIALS] [--pack SIZE] [--records-only] [--profile FILE]
 
 Milliseconds of wall time a trial: of Ray Tune with a driver that writes nothing; of the records without Ray, which are
 fed what workers would send; and of a whole run, from the first trial's start to the last one's end. Starting Ray and
@@ -35,22 +35,39 @@ from ablate.run.ray_tune import ray_session
 from ablate.run.recorder import Recorder
 from ablate.spec.loading import load_study
 from ablate.spec.models import Run
-from ablate.workloads import find_workload, import_path
+from ablate.workloads import BUILT_IN, find_workload, import_path
 from ablate.workloads.contract import Row
 
 STUDY = """
 study: trivial
-workload: trivial_workload:train
+workload: trivial
 baseline: {{x: 0.0}}
 factors: {{x: [0.0, 1.0]}}
 designs: [{{one_at_a_time: [x]}}]
 seeds: {{count: {seeds}}}
 metrics: {{primary: {{name: loss}}}}
+run: {{pack: {pack}}}
 """
 WORKLOAD = """
+from ablate.workloads.contract import Workload
+
 def train(config, trial):
     trial.report(1, {"loss": 2.0})
     return {"loss": config["x"]}
+
+def train_together(members):
+    for member in members:
+        member.trial.report(1, {"loss": 2.0})
+    for member in members:
+        member.end({"loss": member.config["x"]})
+
+WORKLOAD = Workload(
+    name="trivial",
+    train="trivial_workload:train",
+    sources=("trivial_workload",),
+    pack="trivial_workload:train_together",
+    pack_key=lambda config: "",
+)
 """
 PROVENANCE = {"provenance": {"code_hash": "0" * 64, "git_commit": "0" * 40, "torch": "2.13.0", "device": "cpu"}}
 
@@ -58,23 +75,27 @@ PROVENANCE = {"provenance": {"code_hash": "0" * 64, "git_commit": "0" * 40, "tor
 class WithoutRecords:
     """A driver that hands out trials and notes when they begin and end, nothing else."""
 
-    def __init__(self, count: int, folder: Path) -> None:
+    def __init__(self, count: int, folder: Path, pack: int) -> None:
         self._left = list(range(count))
         self._folder = folder
+        self._pack = pack
         self._running: set[str] = set()
         self.times: list[float] = []
 
     def next_assignments(self) -> tuple[Assignment, ...]:
-        if not self._left:
-            return ()
-        name = f"{self._left.pop():012d}"
+        taken, self._left = self._left[: self._pack], self._left[self._pack :]
+        return tuple(self._assignment(f"{number:012d}") for number in taken)
+
+    def _assignment(self, name: str) -> Assignment:
         self._running.add(name)
         self.times.append(time.perf_counter())
         folder = self._folder / name
-        assignment = Assignment(
+        folder.mkdir()
+        return Assignment(
             trial_id=name,
             attempt=1,
             train="trivial_workload:train",
+            pack="trivial_workload:train_together",
             config={"x": 0.0},
             baseline=None,
             evaluation={},
@@ -86,7 +107,6 @@ class WithoutRecords:
             import_path=(str(self._folder),),
             flush_on="loss",
         )
-        return (assignment,)
 
     def exhausted(self) -> bool:
         return not self._left and not self._running
@@ -110,11 +130,11 @@ class WithoutRecords:
         pass
 
 
-def ray_alone(count: int, folder: Path) -> float:
+def ray_alone(count: int, folder: Path, pack: int) -> float:
     """Seconds a trial of Ray Tune."""
     folder.mkdir()
     (folder / "trivial_workload.py").write_text(WORKLOAD)
-    driver = WithoutRecords(count, folder)
+    driver = WithoutRecords(count, folder, pack)
     with ray_session(Run()) as session:
         session.run_round(driver, folder / "ray")
     return (max(driver.times) - min(driver.times)) / count
@@ -172,15 +192,19 @@ def whole_run(study_file: Path) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("trials", nargs="?", type=int, default=192)
+    parser.add_argument("--pack", type=int, default=1, help="trials that one process trains together")
     parser.add_argument("--records-only", action="store_true")
     parser.add_argument("--profile", type=Path, help="where to write the profile of the records, for pstats")
     arguments = parser.parse_args()
     profile_file = arguments.profile.resolve() if arguments.profile else None
     load = f"load {os.getloadavg()[0]:.1f}"
-    print(f"{platform.platform()}, {os.cpu_count()} cores, {load}, {arguments.trials} trials")
+    print(
+        f"{platform.platform()}, {os.cpu_count()} cores, {load}, {arguments.trials} trials in packs of {arguments.pack}"
+    )
     with tempfile.TemporaryDirectory() as name, contextlib.chdir(name), import_path(name):
         Path("trivial_workload.py").write_text(WORKLOAD)
-        Path("study.yaml").write_text(STUDY.format(seeds=arguments.trials // 2))
+        BUILT_IN["trivial"] = "trivial_workload:WORKLOAD"
+        Path("study.yaml").write_text(STUDY.format(seeds=arguments.trials // 2, pack=arguments.pack))
         spec = load_study("study.yaml", workload_lookup=find_workload)
         profiler = cProfile.Profile() if profile_file else None
         seconds = records_alone(Path("records"), make_plan(spec, find_workload(spec.workload)), profiler)
@@ -189,7 +213,8 @@ def main() -> None:
             profiler.dump_stats(profile_file)
         if arguments.records_only:
             return
-        print(f"Ray Tune alone:  {ray_alone(arguments.trials, Path('alone').resolve()) * 1000:.0f} ms a trial")
+        ray_s = ray_alone(arguments.trials, Path("alone").resolve(), arguments.pack)
+        print(f"Ray Tune alone:  {ray_s * 1000:.0f} ms a trial")
         print(f"with records:    {whole_run(Path('study.yaml')) * 1000:.0f} ms a trial")
 
 
