@@ -204,12 +204,13 @@ def _recorded(planned: Plan, runs: Path) -> tuple[dict[str, str], Cost]:
     if not folder.is_dir() and planned.spec.track.optuna is None:
         return {}, Cost(None, gpus)
     from ablate.record.frames import Study
+    from ablate.run.status import worker_s
 
     study = Study(folder, planned.spec, planned)
     frame = study.trials()
-    durations = frame.loc[frame["state"] == "COMPLETE", "duration_s"].dropna()
     states = dict(zip(frame["trial_id"], frame["state"], strict=True))
-    return states, Cost(float(durations.mean()) if len(durations) else None, gpus)
+    done = frame[frame["state"] == "COMPLETE"]
+    return states, Cost(worker_s(study, done["started"], done["duration_s"]), gpus)
 
 
 def _scales(planned: Plan, workload: Workload, runs: Path, geometry: StudyGeometry | None) -> list[Any] | None:

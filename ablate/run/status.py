@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from ablate.record.frames import Study
@@ -67,7 +68,7 @@ class Status:
         return "\n".join(lines)
 
 
-def _pace(ended: Sequence[tuple[float, float]]) -> float:
+def pace(ended: Sequence[tuple[float, float]]) -> float:
     """Seconds a trial of the time in which at least one ran, from begin and duration: those of a pack share theirs."""
     ran, until = 0.0, -math.inf
     for began, lasted in sorted(ended):
@@ -76,21 +77,33 @@ def _pace(ended: Sequence[tuple[float, float]]) -> float:
     return ran / len(ended)
 
 
+def worker_s(study: Study, started: Iterable[datetime], lasted: Iterable[float]) -> float | None:
+    """Mean seconds of one worker that trials took, from when they began and how long they lasted; None without any.
+
+    On this machine no worker is counted twice for trials that it trained together.
+    """
+    times = zip(started, lasted, strict=True)
+    ended = [(began.timestamp(), float(seconds)) for began, seconds in times if seconds == seconds]
+    if not ended:
+        return None
+    mean = sum(seconds for _, seconds in ended) / len(ended)
+    return mean if study.spec.run.address is not None else min(mean, pace(ended) * _slots(study))
+
+
+def _slots(study: Study) -> int:
+    return max(1, int((os.cpu_count() or 1) / study.spec.run.resources.cpu))
+
+
 def status_of(study: Study) -> Status:
     """Where a study stands now."""
     frame = study.trials()
     counts = Counter(frame["state"]) if len(frame) else Counter()
     planned = {trial.trial_id for trial in study.plan.trials}
     entries = [entry for trial_id, entry in study.latest.items() if trial_id in planned]
-    ended = frame.dropna(subset=["started", "duration_s"]) if len(frame) else frame
-    began = [value.timestamp() for value in ended["started"]] if len(ended) else []
-    times = list(zip(began, map(float, ended["duration_s"]), strict=True)) if began else []
     to_come = sum(part.trials for part in study.plan.pending)
     left = counts["WAITING"] + counts["RUNNING"] + to_come
-    cpus = os.cpu_count() or 1
-    slots = max(1, int(cpus / study.spec.run.resources.cpu))
-    trial_s = min(sum(lasted for _, lasted in times) / len(times) / slots, _pace(times)) if times else None
-    eta = trial_s * left if left and trial_s is not None else None
+    trial_s = worker_s(study, frame["started"], frame["duration_s"]) if len(frame) else None
+    eta = trial_s * left / _slots(study) if left and trial_s is not None else None
     return Status(
         study.spec.study,
         {state: counts[state] for state in STATES},

@@ -1,10 +1,10 @@
 import pytest
 
-from ablate.run.status import _pace
+from ablate.run.status import pace
 
 
 @pytest.mark.parametrize(
-    ("ended", "pace"),
+    ("ended", "seconds"),
     [
         ([(0.0, 10.0)], 10.0),
         ([(0.0, 10.0), (10.0, 10.0)], 10.0),
@@ -12,5 +12,5 @@ from ablate.run.status import _pace
         ([(0.0, 10.0), (2.0, 3.0)], 5.0),
     ],
 )
-def test_trials_that_ran_together_share_their_time(ended, pace):
-    assert _pace(ended) == pace
+def test_trials_that_ran_together_share_their_time(ended, seconds):
+    assert pace(ended) == seconds
