@@ -9,7 +9,7 @@ import signal
 import time
 from pathlib import Path
 
-from ablate.workloads.contract import PackCost, TrialDiverged, Workload
+from ablate.workloads.contract import PackCost, Trial, TrialDiverged, Workload
 
 
 class PackBrokenError(Exception):
@@ -63,6 +63,13 @@ def train(config, trial):
     while not walk.is_done:
         walk.advance()
     return {"loss": walk.x}
+
+
+def alone(folder, seed, *, steps):
+    """What a trial without a fault ends with that runs by itself, without a runner."""
+    folder.mkdir()
+    config = {"x": 1.0, "fault": "none", "steps": steps, "sleep": 0.0, "log": folder / "executions.txt"}
+    return train(config, Trial(seed=seed, checkpoint_dir=folder))["loss"]
 
 
 def train_together(members):

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from ablate.record.history import last_values, read_history
-from ablate.workloads.contract import Trial
 from tests.integration import packed_toy
 from tests.integration.recorded_once import assert_recorded_once
 
@@ -107,12 +106,7 @@ def test_a_killed_packed_study_has_the_records_of_trials_that_run_alone(packed_p
     starts = len(packed_place.executions())
     assert 6 < starts < 6 * (len(writes) + 1)
 
-    config = {"x": 1.0, "fault": "none", "steps": 3, "sleep": 0.0, "log": packed_place.path / "executions.txt"}
-    alone = {}
-    for seed in range(2):
-        folder = packed_place.path / f"alone-{seed}"
-        folder.mkdir()
-        alone[seed] = packed_toy.train(config, Trial(seed=seed, checkpoint_dir=folder))["loss"]
+    alone = [packed_toy.alone(packed_place.path / f"alone-{seed}", seed, steps=3) for seed in range(2)]
     assert packed_place.final_metrics() == {
         (arm, seed): alone[seed] for arm in ("baseline", "fault=a", "fault=b") for seed in range(2)
     }

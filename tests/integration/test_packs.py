@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from ablate.workloads.contract import Trial
 from tests.integration import packed_toy
 from tests.integration.recorded_once import assert_recorded_once
 
@@ -38,14 +37,6 @@ def write(place, faults=("none", "other"), *, seeds=1, steps=3, sleep=0.0, timeo
     )
 
 
-def alone(place, seed, steps):
-    """What a trial ends with that runs by itself, without a runner."""
-    folder = place.path / f"alone-{seed}"
-    folder.mkdir()
-    config = {"x": 1.0, "fault": "none", "steps": steps, "sleep": 0.0, "log": place.path / "alone.txt"}
-    return packed_toy.train(config, Trial(seed=seed, checkpoint_dir=folder))["loss"]
-
-
 def test_each_member_of_a_pack_ends_as_its_own_doing_says(packed_place):
     place = packed_place
     write(place, ("none", "raise", "nan", "kill", "other"))
@@ -66,7 +57,7 @@ def test_each_member_of_a_pack_ends_as_its_own_doing_says(packed_place):
     assert starts == {"none": 2, "raise": 1, "nan": 1, "kill": 3, "other": 2}
     first = {fault: pid for fault, _, pid in reversed(place.executions())}
     assert len(set(first.values())) == 1, "all began in one process"
-    assert frame.loc["baseline", "metric.loss"] == alone(place, 0, 3)
+    assert frame.loc["baseline", "metric.loss"] == packed_toy.alone(place.path / "alone", 0, steps=3)
     log = (place.path / "runs/toy/trials" / frame.loc["fault=raise", "trial_id"] / "log.txt").read_text()
     assert log.startswith("a pack begins\nraise starts after step 0\nTraceback")
 
@@ -83,11 +74,9 @@ def test_an_interrupted_pack_goes_on_where_each_member_was(packed_place):
     assert {trial.state.name for trial in place.optuna_trials()} <= {"WAITING", "COMPLETE"}
     place.ablate("run", "study.yaml")
     assert_recorded_once(place, trials=4, steps=6)
+    values = [packed_toy.alone(place.path / f"alone-{seed}", seed, steps=6) for seed in range(2)]
     assert place.final_metrics() == {
-        (arm, seed): value
-        for seed in range(2)
-        for value in [alone(place, seed, 6)]
-        for arm in ("baseline", "fault=other")
+        (arm, seed): value for seed, value in enumerate(values) for arm in ("baseline", "fault=other")
     }
 
 

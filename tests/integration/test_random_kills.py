@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration import packed_toy
 from tests.integration.random_kills import wait
 from tests.integration.recorded_once import assert_recorded_once
 
@@ -15,7 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.campaign]
 
 HERE = Path(__file__).parent
 SEED = 20
-KILLS_WITHOUT_RAY, KILLS_WITH_RAY = 35, 15
+KILLS_WITHOUT_RAY, KILLS_WITH_RAY, KILLS_OF_PACKS = 35, 15, 12
 STUDY = """
 study: toy
 workload: toy_workload:train
@@ -61,3 +62,18 @@ def test_fifty_kills_at_random_times_lose_and_double_nothing(place, tmp_path_fac
     run_without_ray(other, "kill_at")
     assert other.final_metrics() == place.final_metrics()
     assert set(other.study().trials()["trial_id"]) == set(place.study().trials()["trial_id"])
+
+
+def test_kills_of_a_packed_study_at_random_times_lose_and_double_nothing(packed_place):
+    place = packed_place
+    log = place.path / "executions.txt"
+    text = STUDY.format(log=log).replace("toy_workload:train", "packed_toy")
+    place.write(f"{text.replace('count: 30', 'count: 10')}run: {{pack: 4}}\n")
+    run_without_ray(place, "random_kills", KILLS_OF_PACKS, 4.0, SEED, log)
+    run_without_ray(place, "kill_at")
+    assert_recorded_once(place, trials=30, steps=3)
+    print(f"{KILLS_OF_PACKS} kills, {len(place.executions()) - 30} starts again")
+    found = place.final_metrics()
+    for seed in range(10):
+        value = packed_toy.alone(place.path / f"alone-{seed}", seed, steps=3)
+        assert {found[arm, seed] for arm in ("baseline", "fault=a", "fault=b")} == {value}
