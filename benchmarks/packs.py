@@ -24,7 +24,6 @@ from ablate.workloads.contract import Trial
 from ablate.workloads.sequence_vae import training_pack
 from ablate.workloads.sequence_vae.model_pack import ModelPack
 from ablate.workloads.sequence_vae.reference_table import ReferenceTable, open_table
-from ablate.workloads.sequence_vae.train_step import Turn
 from ablate.workloads.sequence_vae.trial_setup import set_up, trial_settings
 from ablate.workloads.synthetic_sequences.config import Config, prepared_key
 from ablate.workloads.synthetic_sequences.workload import prepare
@@ -55,8 +54,7 @@ def pack_of(size: int, config: dict[str, Any], table: ReferenceTable, device: st
     number = iter(range(10**9))
 
     def step() -> None:
-        at = next(number)
-        training_pack.train_together(pack, setups, [Turn(own.objective, own.streams, at) for own in setups])
+        training_pack.train_together(pack, setups, [next(number)] * size)
         if device == "cuda":
             torch.cuda.synchronize()
 

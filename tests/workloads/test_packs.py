@@ -8,7 +8,6 @@ from ablate.workloads.contract import PackMember, Trial, TrialDiverged, TrialSto
 from ablate.workloads.sequence_vae.config import pack_key
 from ablate.workloads.sequence_vae.model_pack import ModelPack
 from ablate.workloads.sequence_vae.reference import one_thread
-from ablate.workloads.sequence_vae.train_step import Turn
 from ablate.workloads.sequence_vae.training_pack import train_together
 from ablate.workloads.sequence_vae.trial_setup import set_up, trial_settings
 from ablate.workloads.synthetic_sequences.workload import costs, train, train_pack
@@ -83,10 +82,7 @@ def steps_of(table, members, count=6):
     setups, states = [setup for _, setup in made], [state for state, _ in made]
     trainings = [setup.settings.training for setup in setups]
     pack = ModelPack([state.model for state in states], trainings, [state.optimiser for state in states])
-    taken = [
-        train_together(pack, setups, [Turn(own.objective, own.streams, step) for own in setups])
-        for step in range(count)
-    ]
+    taken = [train_together(pack, setups, [step] * len(setups)) for step in range(count)]
     return [
         (
             [(step.objectives[place], step.norms[place]) for step in taken],

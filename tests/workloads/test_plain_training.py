@@ -11,7 +11,6 @@ from ablate.workloads.contract import Trial
 from ablate.workloads.sequence_vae.evaluation import real_tokens
 from ablate.workloads.sequence_vae.model_pack import ModelPack
 from ablate.workloads.sequence_vae.reference import one_thread
-from ablate.workloads.sequence_vae.train_step import Turn
 from ablate.workloads.sequence_vae.training_pack import train_together
 from ablate.workloads.sequence_vae.trial_setup import set_up, trial_settings
 from losses import (
@@ -84,10 +83,7 @@ def test_a_pack_follows_the_plain_loop(table, kind, logits, monkeypatch):
         trainings = [setup.settings.training for setup in setups]
         pack = ModelPack([state.model for state in states], trainings, [state.optimiser for state in states])
         began = [torch.nn.utils.parameters_to_vector(state.model.parameters()).clone() for state in states]
-        taken = [
-            train_together(pack, setups, [Turn(own.objective, own.streams, step) for own in setups])
-            for step in range(STEPS)
-        ]
+        taken = [train_together(pack, setups, [step] * len(setups)) for step in range(STEPS)]
         for seed, (config, state) in enumerate(zip(configs, states, strict=True)):
             found = torch.nn.utils.parameters_to_vector(state.model.parameters())
             course, expected = plainly(table, config, seed)

@@ -10,7 +10,7 @@ from ablate.workloads import find_workload
 from ablate.workloads.contract import Trial, TrialDiverged, TrialStopped
 from ablate.workloads.sequence_vae.checkpoint import FILE
 from ablate.workloads.sequence_vae.model_pack import ModelPack
-from ablate.workloads.sequence_vae.train_step import Batch, Turn, pack_losses
+from ablate.workloads.sequence_vae.train_step import Batch, MemberStep, pack_losses
 from ablate.workloads.sequence_vae.training_member import evaluation_steps, report_steps
 from ablate.workloads.sequence_vae.trial_setup import data_order, set_up, trial_settings
 from ablate.workloads.synthetic_sequences.workload import scales, train
@@ -192,7 +192,7 @@ def test_the_objective_of_a_batch_is_the_mean_over_its_parts(shared_dir, table):
 
     def loss(rows):
         batch = Batch(setup.train.tokens[rows].long()[None], setup.train.mask[rows][None], setup.weights[rows][None])
-        return pack_losses(pack.batched, batch, [Turn(setup.objective, setup.streams, 0)]).objectives[0]
+        return pack_losses(pack.batched, batch, [MemberStep(setup.objective, setup.streams, 0)]).objectives[0]
 
     rows = torch.arange(16)
     assert loss(rows).item() == pytest.approx((loss(rows[:4]) + 3 * loss(rows[4:])).item() / 4, rel=1e-5)

@@ -15,7 +15,6 @@ from ablate.workloads.sequence_vae.checkpoint import State
 from ablate.workloads.sequence_vae.model_pack import ModelPack
 from ablate.workloads.sequence_vae.reference import one_thread
 from ablate.workloads.sequence_vae.reference_table import ReferenceTable
-from ablate.workloads.sequence_vae.train_step import Turn
 from ablate.workloads.sequence_vae.training_pack import train_together
 from ablate.workloads.sequence_vae.trial_setup import Setup, set_up, trial_settings
 
@@ -57,7 +56,7 @@ def _steps(made: Sequence[tuple[State, Setup]]) -> Callable[[int], object]:
     setups = [setup for _, setup in made]
     models, states = [state.model for state, _ in made], [state.optimiser for state, _ in made]
     pack = ModelPack(models, [setup.settings.training for setup in setups], states)
-    return lambda step: train_together(pack, setups, [Turn(own.objective, own.streams, step) for own in setups])
+    return lambda step: train_together(pack, setups, [step] * len(setups))
 
 
 def _median_s(step: Callable[[int], object], device: str) -> float:

@@ -52,10 +52,10 @@ def _train_until_one_leaves(members: Sequence[TrainingMember]) -> list[TrainingM
 def _step(pack: ModelPack, members: Sequence[TrainingMember]) -> None:
     """Take one step of each, and let those report for which it is time."""
     started = time.perf_counter()
-    turns = [member.turn for member in members]
-    taken = train_together(pack, [member.setup for member in members], turns)
+    steps = [member.state.progress.step for member in members]
+    taken = train_together(pack, [member.setup for member in members], steps)
     seconds = (time.perf_counter() - started) / len(members)
     for place, member in enumerate(members):
         member.stepped(taken.objectives[place], taken.norms[place], seconds)
         if member.due:
-            member.report(pack.batched, taken, turns[place], place)
+            member.report(pack.batched, taken, place)

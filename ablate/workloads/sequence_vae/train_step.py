@@ -62,8 +62,8 @@ class Streams:
 
 
 @dataclass(frozen=True)
-class Turn:
-    """What is a trial's own in a step; `step` is counted from 0 and sets beta and the temperature."""
+class MemberStep:
+    """What is a trial's own in a step; `step`, counted from 0, sets beta and the temperature."""
 
     objective: Objective
     streams: Streams
@@ -106,7 +106,7 @@ class StepLosses:
     z: Tensor
 
 
-def pack_losses(model: SequenceVAE, batch: Batch, turns: Sequence[Turn]) -> StepLosses:
+def pack_losses(model: SequenceVAE, batch: Batch, members: Sequence[MemberStep]) -> StepLosses:
     """The objective of each trial on its own batch.
 
     Args:
@@ -114,11 +114,13 @@ def pack_losses(model: SequenceVAE, batch: Batch, turns: Sequence[Turn]) -> Step
     Source: docs/loss_stack.md, section 5.
     """
     tokens, mask = batch.tokens, batch.mask
-    dropout = [turn.streams.dropout for turn in turns if turn.streams.dropout is not None] or None
+    dropout = [member.streams.dropout for member in members if member.streams.dropout is not None] or None
     parameters = model.encode(tokens, real_tokens(mask), dropout)
-    noise = torch.stack([model.latent.noise(tokens.shape[1], turn.streams.latent) for turn in turns])
-    temperature = parameters.new_tensor([temperature_at(turn.objective.temperature, turn.step) for turn in turns])
-    straight_through = turns[0].objective.straight_through
+    noise = torch.stack([model.latent.noise(tokens.shape[1], member.streams.latent) for member in members])
+    temperature = parameters.new_tensor(
+        [temperature_at(member.objective.temperature, member.step) for member in members]
+    )
+    straight_through = members[0].objective.straight_through
     z = model.latent.relaxed(
         parameters, noise.to(parameters), temperature.view(-1, 1, 1, 1), straight_through=straight_through
     )
@@ -126,12 +128,12 @@ def pack_losses(model: SequenceVAE, batch: Batch, turns: Sequence[Turn]) -> Step
     nll, reconstruction = _reconstruction(model.decoder.output, states, batch)
 
     kl = model.latent.kl(parameters.flatten(0, 1)).view(*tokens.shape[:2], -1)
-    beta = parameters.new_tensor([beta_at(turn.objective.beta, turn.step) for turn in turns])
-    rates = [free_bits(*own) for own in zip(kl, (turn.objective.free_bits for turn in turns), mask, strict=True)]
+    beta = parameters.new_tensor([beta_at(member.objective.beta, member.step) for member in members])
+    rates = [free_bits(*own) for own in zip(kl, (member.objective.free_bits for member in members), mask, strict=True)]
     objectives = reconstruction + beta * torch.stack(rates)
     losses = StepLosses(objectives, nll, kl, parameters, z)
-    if any(weight for turn in turns for weight in turn.objective.auxiliary.values()):
-        objectives = objectives + torch.stack(list(_weighted_auxiliaries(model, batch, turns, losses)))
+    if any(weight for member in members for weight in member.objective.auxiliary.values()):
+        objectives = objectives + torch.stack(list(_weighted_auxiliaries(model, batch, members, losses)))
     return StepLosses(objectives, nll, kl, parameters, z)
 
 
@@ -155,27 +157,29 @@ def _reconstruction(output: Linear, states: Tensor, batch: Batch) -> tuple[Tenso
 
 
 def _weighted_auxiliaries(
-    model: SequenceVAE, batch: Batch, turns: Sequence[Turn], losses: StepLosses
+    model: SequenceVAE, batch: Batch, members: Sequence[MemberStep], losses: StepLosses
 ) -> Iterator[Tensor]:
     """sum_a mu_a L_a of each trial."""
-    for place, turn in enumerate(turns):
+    for place, member in enumerate(members):
         total = losses.objectives.new_zeros(())
-        if any(turn.objective.auxiliary.values()):
-            found = _auxiliaries(model, batch, turn, losses, place)
-            for name, weight in turn.objective.auxiliary.items():
+        if any(member.objective.auxiliary.values()):
+            found = _auxiliaries(model, batch, member, losses, place)
+            for name, weight in member.objective.auxiliary.items():
                 if weight:
                     total = total + weight * found[name]
         yield total
 
 
-def _auxiliaries(model: SequenceVAE, batch: Batch, turn: Turn, losses: StepLosses, place: int) -> dict[str, Tensor]:
+def _auxiliaries(
+    model: SequenceVAE, batch: Batch, member: MemberStep, losses: StepLosses, place: int
+) -> dict[str, Tensor]:
     posterior = model.latent.posterior(losses.parameters[place], losses.z[place])
-    return auxiliary_losses(posterior, batch.mask[place].any(-1), turn.objective.training_size)
+    return auxiliary_losses(posterior, batch.mask[place].any(-1), member.objective.training_size)
 
 
 @torch.no_grad()
 def parts_of(
-    model: SequenceVAE, batch: Batch, turn: Turn, losses: StepLosses, place: int, reference: PreparedReference
+    model: SequenceVAE, batch: Batch, member: MemberStep, losses: StepLosses, place: int, reference: PreparedReference
 ) -> dict[str, float]:
     """The parts of one trial's objective, and the diagnostics, by metric name.
 
@@ -183,7 +187,7 @@ def parts_of(
         place: the trial's, of K.
         reference: of its batch, before it is trimmed.
     """
-    mask, objective = batch.mask[place], turn.objective
+    mask, objective = batch.mask[place], member.objective
     reference = replace(reference, weights=reference.weights[..., : mask.shape[-1]])
     stack = reconstruction_losses(
         losses.nll[place], mask, reference, objective.reconstruction, objective.example_weight_mean
@@ -193,6 +197,6 @@ def parts_of(
         "kl": mean_over_examples(losses.kl[place].sum(-1), mask),
         **stack.terms,
         **stack.diagnostics,
-        **_auxiliaries(model, batch, turn, losses, place),
+        **_auxiliaries(model, batch, member, losses, place),
     }
     return {name: part.item() for name, part in parts.items()}

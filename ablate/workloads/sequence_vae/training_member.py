@@ -16,7 +16,7 @@ from ablate.workloads.sequence_vae.gradient_geometry import gradient_cosines
 from ablate.workloads.sequence_vae.model import SequenceVAE
 from ablate.workloads.sequence_vae.reference_table import ReferenceTable
 from ablate.workloads.sequence_vae.sample_tables import sample_tables
-from ablate.workloads.sequence_vae.train_step import Turn, parts_of
+from ablate.workloads.sequence_vae.train_step import MemberStep, parts_of
 from ablate.workloads.sequence_vae.training_pack import TakenStep
 from ablate.workloads.sequence_vae.trial_setup import set_up, trial_settings
 from losses import beta_at, effective_coefficient, temperature_at
@@ -75,11 +75,6 @@ class TrainingMember:
                 self._member.end(error)
 
     @property
-    def turn(self) -> Turn:
-        """What its next step needs of it."""
-        return Turn(self.setup.objective, self.setup.streams, self.state.progress.step)
-
-    @property
     def due(self) -> bool:
         """Whether the last step is one to be reported."""
         return self.going and self.state.progress.step in self._due
@@ -96,7 +91,7 @@ class TrainingMember:
         self._norm = norm
         self._spent_s += seconds
 
-    def report(self, model: SequenceVAE, taken: TakenStep, turn: Turn, place: int) -> None:
+    def report(self, model: SequenceVAE, taken: TakenStep, place: int) -> None:
         """Report the step that was taken; evaluate, save and end where it is time.
 
         Args:
@@ -104,10 +99,11 @@ class TrainingMember:
             place: this trial's in it.
         """
         with self._own_turn():
-            rows = torch.from_numpy(self.setup.rows(turn.step))
+            own = taken.members[place]
+            rows = torch.from_numpy(self.setup.rows(own.step))
             reference = self.setup.weights.reference(rows).to(self.setup.device)
-            parts = parts_of(model, taken.batch, turn, taken.losses, place, reference)
-            metrics = self._train_metrics(parts, turn)
+            parts = parts_of(model, taken.batch, own, taken.losses, place, reference)
+            metrics = self._train_metrics(parts, own)
             if self.state.progress.step not in self._evaluated:
                 self._hand_over(metrics)
                 return
@@ -115,9 +111,9 @@ class TrainingMember:
             if self.state.progress.step == self._steps:
                 self._finish()
 
-    def _train_metrics(self, parts: Mapping[str, float], turn: Turn) -> dict[str, float]:
-        progress, objective = self.state.progress, turn.objective
-        beta = beta_at(objective.beta, turn.step)
+    def _train_metrics(self, parts: Mapping[str, float], own: MemberStep) -> dict[str, float]:
+        progress, objective = self.state.progress, own.objective
+        beta = beta_at(objective.beta, own.step)
         values = {
             **parts,
             "beta": beta,
@@ -126,7 +122,7 @@ class TrainingMember:
             "clip_fraction": progress.clipped / progress.counted,
         }
         if self.setup.settings.latent == "discrete":
-            values["temperature"] = temperature_at(objective.temperature, turn.step)
+            values["temperature"] = temperature_at(objective.temperature, own.step)
         step_s = self._spent_s / progress.counted
         return {f"train/{name}": value for name, value in values.items()} | {"time/step_s": step_s}
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ablate.workloads.sequence_vae.model_pack import ModelPack
-from ablate.workloads.sequence_vae.train_step import Batch, StepLosses, Turn, pack_losses
+from ablate.workloads.sequence_vae.train_step import Batch, MemberStep, StepLosses, pack_losses
 from ablate.workloads.sequence_vae.trial_setup import Setup
 
 
@@ -19,29 +19,35 @@ class TakenStep:
     """What came of a step.
 
     Attributes:
-        batch, losses: of all trials.
+        members, batch, losses: of all trials.
         objectives: J of each trial.
         norms: of the gradient of each, before clipping.
     """
 
+    members: list[MemberStep]
     batch: Batch
     losses: StepLosses
     objectives: list[float]
     norms: list[float]
 
 
-def train_together(pack: ModelPack, setups: Sequence[Setup], turns: Sequence[Turn]) -> TakenStep:
-    """Take a step of each trial; one whose objective is not finite stays where it is."""
-    batch = gather(setups, turns)
-    losses = pack_losses(pack.batched, batch, turns)
+def train_together(pack: ModelPack, setups: Sequence[Setup], steps: Sequence[int]) -> TakenStep:
+    """Take a step of each trial; one whose objective is not finite stays where it is.
+
+    Args:
+        steps: of each, how many it has taken.
+    """
+    batch = gather(setups, steps)
+    members = [MemberStep(own.objective, own.streams, step) for own, step in zip(setups, steps, strict=True)]
+    losses = pack_losses(pack.batched, batch, members)
     clip_norms = [setup.settings.training.clip_norm for setup in setups]
-    return TakenStep(batch, losses, *_follow(pack, losses.objectives, clip_norms))
+    return TakenStep(members, batch, losses, *_follow(pack, losses.objectives, clip_norms))
 
 
-def gather(setups: Sequence[Setup], turns: Sequence[Turn]) -> Batch:
+def gather(setups: Sequence[Setup], steps: Sequence[int]) -> Batch:
     """The examples of each trial's step, from the one table that they share."""
     first = setups[0]
-    rows = torch.stack([torch.from_numpy(own.rows(turn.step)) for own, turn in zip(setups, turns, strict=True)])
+    rows = torch.stack([torch.from_numpy(own.rows(step)) for own, step in zip(setups, steps, strict=True)])
     tokens, mask = (t[rows.flatten()].view(*rows.shape, -1) for t in (first.train.tokens, first.train.mask))
     weights = torch.stack([own.weights[part] for own, part in zip(setups, rows, strict=True)])
     batch = Batch(tokens.to(first.device).long(), mask.to(first.device), weights.to(first.device))
