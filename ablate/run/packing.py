@@ -17,8 +17,8 @@ from ablate.run.stopping import StopRequest
 from ablate.workloads.contract import PackCost, Workload
 
 SIZES = (1, 2, 4, 8, 16, 32)
-#: Trials that take no longer than this in all are trained one by one: measuring would take as long.
-SHORT_STUDY_S = 20.0
+#: Trials that take no longer than this in all are trained one by one: measuring takes about what packs could save.
+SHORT_STUDY_S = 60.0
 #: A pack has to take at most so much of the time that its members take alone.
 WORTH = 0.9
 #: The smallest pack is taken that takes at most so much more than the fastest.

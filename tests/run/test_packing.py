@@ -91,10 +91,10 @@ def test_more_trials_than_before_are_measured_in_larger_packs():
 
 
 def test_a_short_study_is_not_measured():
-    sizes, found, measuring = sizes_of(["short"] * 19)
+    sizes, found, measuring = sizes_of(["short"] * 59)
     assert (sizes, found) == ([], {})
     assert measuring.asked == [("short", (1,))]
-    assert measuring.said == ["19 trials are trained one by one: that takes some 19 s in all"]
+    assert measuring.said == ["59 trials are trained one by one: that takes some 59 s in all"]
 
 
 def test_what_cannot_be_measured_is_trained_one_by_one():
