@@ -250,7 +250,8 @@ def _weighted_sum(
     for term in TERMS.values():
         coefficient = getattr(config, term.weight_field) / divisors[term.divided_by]
         coefficients[term.weighting] = coefficients.get(term.weighting, 0.0) + coefficient
-    first, *others = coefficients.items()
+    used = {key: value for key, value in coefficients.items() if isinstance(value, Tensor) or value != 0}
+    first, *others = (used or coefficients).items()
     total = matrices[first[0]] * first[1]
     for weighting, coefficient in others:
         if isinstance(coefficient, Tensor):
