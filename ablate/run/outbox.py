@@ -49,8 +49,12 @@ class Outbox:
         self.last_row.update(row.metrics)
 
     def report(self, row: Row) -> None:
-        """Keep a report; send it, and what waits, where it is one that the driver waits for."""
+        """Keep a report; send it, and what waits, where it is due."""
         self.keep(row)
+        self.send_where_due(row)
+
+    def send_where_due(self, row: Row) -> None:
+        """Send what waits where this is a report that the driver waits for, or the first one has waited long enough."""
         if self._assignment.flush_on in row.metrics or time.monotonic() - self._sent_at > LONGEST_WAIT_S:
             self.flush()
 

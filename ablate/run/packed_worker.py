@@ -247,12 +247,11 @@ class _Member:
         return self._trial_id in self._pack.post.leaving
 
     def _report(self, row: Row) -> None:
-        self._stay()
-        if self._ending:  # goes with the ending
-            self.outbox.keep(row)
-            return
-        self.outbox.report(row)
-        self._pack.post.hand_over(after_s=LONGEST_WAIT_S)
+        self.outbox.keep(row)  # before it is told to leave: it may save a checkpoint that is past this report
+        if not self._ending:
+            self._stay()
+            self.outbox.send_where_due(row)
+            self._pack.post.hand_over(after_s=LONGEST_WAIT_S)
 
     def _checkpointed(self, step: int) -> None:
         if not self._ending:
@@ -264,8 +263,6 @@ class _Member:
 
         Raises: TrialStopped where it was asked to leave, or its time is up, which ends it.
         """
-        if self._ending:
-            return
         if not self.outbox.stopped and self._pack.is_over(self._trial_id):
             self._leave(
                 Ending("timeout", f"not finished after {self._assignment.timeout_s:g} s", notes=self.trial.notes)

@@ -9,7 +9,7 @@ import signal
 import time
 from pathlib import Path
 
-from ablate.workloads.contract import PackCost, Trial, TrialDiverged, Workload
+from ablate.workloads.contract import PackCost, Trial, TrialDiverged, TrialStopped, Workload
 
 
 class PackBrokenError(Exception):
@@ -37,11 +37,18 @@ class Walk:
         self.step, self.x = self.step + 1, self.x + self.rng.normal()
         if self.step == 2:
             self.fail(self.config["fault"])
-        self.trial.report(self.step, {"loss": self.x, "aux/step": self.step})
+        try:
+            self.trial.report(self.step, {"loss": self.x, "aux/step": self.step})
+        except TrialStopped:
+            self.save()
+            raise
+        self.save()
+        self.trial.checkpointed(self.step)
+
+    def save(self):
         temporary = self.file.with_suffix(".tmp")
         temporary.write_text(json.dumps([self.step, self.x, self.rng.bit_generator.state]))
         temporary.replace(self.file)
-        self.trial.checkpointed(self.step)
 
     def fail(self, fault):
         if fault == "raise":
