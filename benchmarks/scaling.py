@@ -5,7 +5,8 @@
 Trials are short trainings of the sequence VAE through the whole toolkit, unpacked. A step's time is the median of what
 the trainer reports (`time/step_s`), in turns over all sizes so that a busy machine slows all of them. A slope is that
 of log time on log size over the three largest sizes, with its standard error: 1 is proportional. What the file of
-`--keep` holds is drawn as it was measured; the rest is measured and kept there.
+`--keep` holds is drawn as it was measured; the rest is measured and kept there. Ray's workers have the priority of
+other processes here, not the low one that Ray gives them, under which they starve on a busy machine.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from scipy.stats import linregress
+
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 from ablate.plots.style import BLUE, GREY, RC, Floats, new_panels, tidy
 from ablate.run.calling import run_study
