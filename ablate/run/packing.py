@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ from ablate.plan.model import PlannedTrial
 from ablate.run.progress import StudyProgress, duration
 from ablate.run.ray_tune import Session
 from ablate.run.stopping import StopRequest
+from ablate.spec.models import Run
 from ablate.workloads.contract import PackCost, Workload
 
 SIZES = (1, 2, 4, 8, 16, 32)
@@ -50,12 +52,18 @@ def candidates(trials: int, slots: int) -> tuple[int, ...]:
     return tuple(size for size in SIZES if size <= math.ceil(trials / slots))
 
 
+def place_of(hardware: Mapping[str, Any], code: str, run: Run, slots: int) -> str:
+    """A hash of all that makes packs cost what they do, beside their kind."""
+    place = [dict(hardware), code, run.resources.model_dump(), run.address, slots]
+    return hashlib.sha256(json.dumps(place, sort_keys=True).encode()).hexdigest()[:16]
+
+
 @dataclass(frozen=True)
 class Measured:
     """What packs of one kind cost, where it was measured.
 
     Attributes:
-        where: machine, code and resources; on others it says nothing.
+        where: hash of machine, code and resources; on others it says nothing.
         tried: sizes that were measured; one that is not in `costs` did not fit.
     """
 

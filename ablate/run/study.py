@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from ablate.run.assignment import Assignment
 from ablate.run.changes import note_changes
 from ablate.run.claim import needs_lease
 from ablate.run.nodes import check_nodes
-from ablate.run.packing import Measured, measure_in_worker, pack_key_of, pack_sizes
+from ablate.run.packing import Measured, measure_in_worker, pack_key_of, pack_sizes, place_of
 from ablate.run.packs import Packs
 from ablate.run.preparation import check_references, measure_geometry, prepare_all
 from ablate.run.progress import StudyProgress
@@ -341,7 +340,7 @@ class _Execution:
         if self._workload.pack_costs is None or self._stop.reason:
             return Packs()
         folders, reference = self._import_path(), self._folder.reference
-        where = json.dumps([hardware(), self._provenance["code_hash"], self._spec.run.model_dump(), session.slots()])
+        where = place_of(hardware(), str(self._provenance["code_hash"]), self._spec.run, session.slots())
         measure = measure_in_worker(session, self._workload, reference, folders, where, self._stop, self._progress)
         facts = dict(self._ledger.study_note("facts", {}))
         known = {key: Measured.from_fact(fact) for key, fact in facts.get("packs", {}).items()}
