@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,7 @@ class Ledger:
         self._storage = storage
         self._study = study
         self._study_id = storage.get_study_id_from_name(study.study_name)
+        self._claimed: dict[int, LedgerTrial] = {}  # as this process, the only one that writes, left them
 
     @staticmethod
     def create(
@@ -192,8 +194,9 @@ class Ledger:
         return latest
 
     def get(self, trial: LedgerTrial) -> LedgerTrial:
-        """The same attempt as it stands now."""
-        return _ledger_trial(self._storage.get_trial(trial.storage_id))
+        """The same attempt as it stands now; of one that this process has claimed the store need not be asked."""
+        known = self._claimed.get(trial.storage_id)
+        return _ledger_trial(self._storage.get_trial(trial.storage_id)) if known is None else known
 
     def study_note(self, name: str, default: Any = None) -> Any:
         """A fact about the whole study; the default also where what stands there has another type."""
@@ -271,15 +274,23 @@ class Ledger:
 
     def claim(self, trial: LedgerTrial) -> bool:
         """Make a waiting trial RUNNING. Returns: whether it was waiting."""
-        return bool(self._storage.set_trial_state_values(trial.storage_id, state=TrialState.RUNNING))
+        claimed = bool(self._storage.set_trial_state_values(trial.storage_id, state=TrialState.RUNNING))
+        if claimed:
+            self._claimed[trial.storage_id] = self.get(trial)
+        return claimed
 
     def release(self, trial: LedgerTrial) -> None:
         """Put a running trial back to WAITING; what it has done is kept in its folder."""
+        self._claimed.pop(trial.storage_id, None)
         self._storage.set_trial_state_values(trial.storage_id, state=TrialState.WAITING)
 
     def note(self, trial: LedgerTrial, name: str, value: Any) -> None:
         """Keep a fact about an unfinished trial (a JSON value)."""
         self._storage.set_trial_user_attr(trial.storage_id, name, value)
+        known = self._claimed.get(trial.storage_id)
+        if known is not None:
+            noted = {**known.attributes, name: json.loads(json.dumps(value))}
+            self._claimed[trial.storage_id] = replace(known, attributes=noted)
 
     def report(self, trial: LedgerTrial, step: int, value: float) -> None:
         """Note the primary metric at an evaluation point."""
@@ -304,6 +315,7 @@ class Ledger:
         folder = self._folder.trial(trial.trial_id)
         folder.mkdir(parents=True, exist_ok=True)
         keep_outcome(folder, trial.trial_id, trial.attempt, entry.started, entry.attributes)
+        self._claimed.pop(trial.storage_id, None)
         value = outcome.value
         stored = outcome.state != "FAIL" and value is not None and math.isfinite(value)
         self._storage.set_trial_state_values(

@@ -97,6 +97,20 @@ def test_a_trial_is_claimed_once_and_can_be_put_back(ledger):
     assert ledger.claim(entry)
 
 
+def test_a_claimed_trial_is_known_as_it_is_stored(ledger, tmp_path):
+    plan = plan_of(ROW)
+    ledger.add(plan.trials, plan)
+    [entry] = ledger.attempts()
+    ledger.note(entry, "before", 1)
+    ledger.claim(entry)
+    ledger.note(entry, "sizes", (1, 2))
+    ledger.note(entry, "sizes", (3, {4: None}))
+    other = Ledger.find(None, tmp_path, "s")
+    assert other.attempts() == [ledger.get(entry)]
+    assert ledger.get(entry).attributes["sizes"] == [3, {"4": None}]
+    other.close()
+
+
 @pytest.mark.parametrize(
     "outcome",
     [
