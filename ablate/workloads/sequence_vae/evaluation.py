@@ -48,6 +48,11 @@ class HeldOut:
     factors: Array | None
     constants: dict[str, float]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are this trial's own; the table's are mapped, and shared."""
+        return self.reference.weights.nbytes + self.reference.examples.nbytes + self.noise.nbytes
+
 
 def held_out(
     table: ReferenceTable, name: str, model: SequenceVAE, config: ReconstructionLossConfig, seed: int

@@ -40,7 +40,7 @@ class Setup:
         train: the training split.
         weights: of the training split.
         rows: step -> the rows of its batch.
-        held_out: the evaluated splits by metric prefix.
+        open_held_out: makes `held_out`, when that is first asked for.
     """
 
     settings: TrialSettings
@@ -48,9 +48,14 @@ class Setup:
     train: Split
     weights: TokenWeights
     rows: Callable[[int], NDArray[np.int64]]
-    held_out: dict[str, HeldOut]
+    open_held_out: Callable[[], dict[str, HeldOut]]
     streams: Streams
     device: str
+
+    @functools.cached_property
+    def held_out(self) -> dict[str, HeldOut]:
+        """The evaluated splits by metric prefix."""
+        return self.open_held_out()
 
 
 def trial_settings(config: Mapping[str, Any]) -> TrialSettings:
@@ -78,7 +83,7 @@ def set_up(settings: TrialSettings, table: ReferenceTable, trial: Trial, device:
         train,
         stack.reference.token_weights(stack.config, stack.example_weight_mean),
         _batches(trial.stream_seed("data_order"), settings.training, np.asarray(table.lengths[table.splits["train"]])),
-        {prefix: held_out(table, name, model, stack.config, seed) for prefix, name in HELD_OUT.items()},
+        lambda: {prefix: held_out(table, name, model, stack.config, seed) for prefix, name in HELD_OUT.items()},
         Streams(latent, dropout if drops else None),
         device,
     )
