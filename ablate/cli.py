@@ -315,8 +315,9 @@ def run(
     spec, _ = _load(file, overrides, seeds)
     for warning in spec.warnings:
         _say(f"warning: {warning}")
+    from ablate.run.invocation import RunOptions
     from ablate.run.progress import ConsoleProgress
-    from ablate.run.study import RunOptions, execute
+    from ablate.run.study import execute
 
     options = RunOptions(
         runs=runs,

@@ -34,3 +34,11 @@ class SpecError(Exception):
 
 class StudyError(Exception):
     """A study that is sound could not go on (exit code 1)."""
+
+
+def first_line(error: BaseException) -> str:
+    """What went wrong, without the statement that a database adds to it."""
+    cause = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    return str(cause).splitlines()[0] if str(cause) else type(cause).__name__

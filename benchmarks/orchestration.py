@@ -31,7 +31,7 @@ from ablate.record.optuna_storage import Ledger
 from ablate.record.run_folder import RunFolder
 from ablate.run.assignment import Assignment, Ending, Message
 from ablate.run.calling import run_study
-from ablate.run.ray_tune import ray_session
+from ablate.run.ray_tune.session import ray_session
 from ablate.run.recorder import Recorder
 from ablate.spec.loading import load_study
 from ablate.spec.models import Run

@@ -31,7 +31,7 @@ ALLOWED = {
         "mlflow", "sqlalchemy", "ablate.errors", "ablate.spec", "ablate.record", "ablate.workloads",
     },
     "ablate/record": {"pandas", "ablate.errors", "ablate.plan", "ablate.spec", "ablate.workloads"},
-    "ablate/run/ray_tune.py": {"ray", "ablate.errors", "ablate.run", "ablate.spec", "ablate.workloads"},
+    "ablate/run/ray_tune": {"ray", "ablate.errors", "ablate.run", "ablate.spec", "ablate.workloads"},
     "ablate/run": {
         "rich", "numpy",
         "ablate", "ablate.errors", "ablate.plan", "ablate.record", "ablate.spec", "ablate.workloads",

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from ablate.errors import StudyError
 from ablate.record.frames import Study, open_study
+from ablate.run.invocation import RunOptions
 from ablate.run.progress import ConsoleProgress
-from ablate.run.study import RunOptions, execute
+from ablate.run.study import execute
 from ablate.spec.loading import load_study
 from ablate.spec.models import StudySpec
 from ablate.workloads import find_workload, import_path

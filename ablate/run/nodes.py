@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ablate.errors import SpecError
 from ablate.record.run_folder import RunFolder
-from ablate.run.ray_tune import Session
+from ablate.run.ray_tune.session import Session
 from ablate.workloads import load_object
 
 

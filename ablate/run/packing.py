@@ -13,7 +13,7 @@ from typing import Any
 
 from ablate.plan.model import PlannedTrial
 from ablate.run.progress import StudyProgress, duration
-from ablate.run.ray_tune import Session
+from ablate.run.ray_tune.session import Session
 from ablate.run.stopping import StopRequest
 from ablate.spec.models import Run
 from ablate.workloads.contract import PackCost, Workload

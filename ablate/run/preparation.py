@@ -12,7 +12,7 @@ from ablate.plan.geometry import gram_request
 from ablate.plan.model import Plan
 from ablate.record.optuna_storage import LedgerTrial
 from ablate.run.progress import StudyProgress
-from ablate.run.ray_tune import Session
+from ablate.run.ray_tune.session import Session
 from ablate.run.stopping import StopRequest
 from ablate.workloads.contract import Prepared, Workload
 from ablate.workloads.weight_gram import read_gram

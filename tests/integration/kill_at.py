@@ -15,9 +15,10 @@ import sys
 from pathlib import Path
 
 import ablate.run.study as study_module
+from ablate.run.invocation import RunOptions
 from ablate.run.packed_worker import run_trials
 from ablate.run.progress import ConsoleProgress
-from ablate.run.study import RunOptions, execute
+from ablate.run.study import execute
 from ablate.spec.loading import load_study
 from ablate.workloads import BUILT_IN, find_workload, import_path, load_object
 

@@ -22,7 +22,8 @@ import sys
 from pathlib import Path
 import ablate.run.study as study_module
 from ablate.run.progress import ConsoleProgress
-from ablate.run.study import RunOptions, execute
+from ablate.run.invocation import RunOptions
+from ablate.run.study import execute
 from ablate.spec.loading import load_study
 from ablate.workloads import find_workload, import_path
 from tests.integration.kill_at import in_process
