@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from rich.console import Console
@@ -51,11 +51,10 @@ class ConsoleProgress:
         self._console = console or Console(stderr=True)
         self._bar: Bar | None = None
         self._task: TaskID | None = None
-        self._ended: list[float] = []
+        self._lasted: list[float] = []
         self._failed = 0
-        self._running = 0
+        self._running: dict[str, float] = {}  # trial_id -> when it began
         self._to_run = 0
-        self._slots = 1
         self._began = 0.0
         self._printed_at = 0.0
 
@@ -70,7 +69,7 @@ class ConsoleProgress:
     @contextlib.contextmanager
     def trials(self, planned: int, to_run: int, slots: int) -> Iterator[None]:
         """Show the live line while trials run."""
-        self._to_run, self._slots, self._began = to_run, slots, time.monotonic()
+        self._to_run, self._began = to_run, time.monotonic()
         done = planned - to_run
         self.say(f"{to_run} trials to run on {slots} workers" + (f", {done} already recorded" if done else ""))
         if not self._console.is_terminal:
@@ -98,15 +97,14 @@ class ConsoleProgress:
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, total=to_run)
 
-    def started(self, trial: PlannedTrial) -> None:  # noqa: ARG002 - the line counts, it does not name
+    def started(self, trial: PlannedTrial) -> None:
         """Count a trial that began."""
-        self._running += 1
+        self._running[trial.trial_id] = time.monotonic()
         self._refresh()
 
     def ended(self, trial: PlannedTrial, outcome: Outcome) -> None:
         """Count a trial that ended; name it where it failed."""
-        self._running -= 1
-        self._ended.append(time.monotonic())
+        self._lasted.append(time.monotonic() - self._running.pop(trial.trial_id))
         if outcome.state == "FAIL":
             self._failed += 1
             first = outcome.error.splitlines()[0] if outcome.error else ""
@@ -115,14 +113,14 @@ class ConsoleProgress:
 
     def put_back(self, trial: PlannedTrial, why: str) -> None:
         """Count a trial that waits again."""
-        self._running -= 1
+        del self._running[trial.trial_id]
         if why != "stopped":
             self.warn(f"{trial.arm.label} · seed {trial.seed}: {why}")
         self._refresh()
 
     def _refresh(self) -> None:
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=len(self._ended), note=self._note())
+            self._bar.update(self._task, completed=len(self._lasted), note=self._note())
         elif time.monotonic() - self._printed_at > PLAIN_INTERVAL_S:
             self._print_plain()
 
@@ -131,17 +129,36 @@ class ConsoleProgress:
         self.say(self._line())
 
     def _line(self) -> str:
-        return f"{len(self._ended)} of {self._to_run} done, {self._note()}"
+        return f"{len(self._lasted)} of {self._to_run} done, {self._note()}"
 
     def _note(self) -> str:
         failed = f"{self._failed} failed, " if self._failed else ""
-        return f"{failed}{self._running} running{self._eta()}"
+        return f"{failed}{len(self._running)} running{self._eta()}"
 
     def _eta(self) -> str:
-        if not self._ended or len(self._ended) >= self._to_run:
-            return ""
-        pace = (self._ended[-1] - self._began) / len(self._ended)
-        return f", about {duration((self._to_run - len(self._ended)) * pace)} left"
+        now = time.monotonic()
+        ages = [now - began for began in self._running.values()]
+        left = seconds_left(self._to_run, self._lasted, ages, now - self._began)
+        return "" if left is None or len(self._lasted) >= self._to_run else f", about {duration(left)} left"
+
+
+def seconds_left(trials: int, lasted: Sequence[float], ages: Sequence[float], ran_s: float) -> float | None:
+    """Seconds left by the pace so far; None before a trial has ended.
+
+    A trial that runs is done for the share of the mean duration d that it has run, since those of a pack end together:
+    x = n_ended + sum_i min(age_i / d, 1),  r = ran (n - x) / x.
+
+    Args:
+        trials: n, in all.
+        lasted: seconds of each that has ended.
+        ages: seconds since each that runs began.
+        ran_s: seconds in which at least one ran.
+    """
+    if not lasted:
+        return None
+    mean = sum(lasted) / len(lasted)
+    done = len(lasted) + sum(min(age / mean, 1.0) if mean > 0 else 1.0 for age in ages)
+    return ran_s * max(trials - done, 0.0) / done
 
 
 def duration(seconds: float) -> str:

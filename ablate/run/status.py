@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from ablate.record.frames import Study
-from ablate.run.progress import duration
+from ablate.run.progress import duration, seconds_left
 from ablate.run.summary import Failure, failures_of
 
 STATES = ("WAITING", "RUNNING", "COMPLETE", "PRUNED", "FAIL")
@@ -68,13 +69,13 @@ class Status:
         return "\n".join(lines)
 
 
-def pace(ended: Sequence[tuple[float, float]]) -> float:
-    """Seconds a trial of the time in which at least one ran, from begin and duration: those of a pack share theirs."""
+def busy_s(spans: Iterable[tuple[float, float]]) -> float:
+    """Seconds in which at least one of these trials ran, from when each began and how long it lasted."""
     ran, until = 0.0, -math.inf
-    for began, lasted in sorted(ended):
+    for began, lasted in sorted(spans):
         ran += max(began + lasted - max(began, until), 0.0)
         until = max(until, began + lasted)
-    return ran / len(ended)
+    return ran
 
 
 def worker_s(study: Study, started: Iterable[datetime], lasted: Iterable[float]) -> float | None:
@@ -82,12 +83,17 @@ def worker_s(study: Study, started: Iterable[datetime], lasted: Iterable[float])
 
     On this machine no worker is counted twice for trials that it trained together.
     """
-    times = zip(started, lasted, strict=True)
-    ended = [(began.timestamp(), float(seconds)) for began, seconds in times if seconds == seconds]
+    ended = _spans(started, lasted)
     if not ended:
         return None
     mean = sum(seconds for _, seconds in ended) / len(ended)
-    return mean if study.spec.run.address is not None else min(mean, pace(ended) * _slots(study))
+    return mean if study.spec.run.address is not None else min(mean, busy_s(ended) / len(ended) * _slots(study))
+
+
+def _spans(started: Iterable[datetime], lasted: Iterable[float]) -> list[tuple[float, float]]:
+    """When each trial that has ended began, and how long it lasted."""
+    times = zip(started, lasted, strict=True)
+    return [(began.timestamp(), float(seconds)) for began, seconds in times if seconds == seconds]
 
 
 def _slots(study: Study) -> int:
@@ -102,13 +108,21 @@ def status_of(study: Study) -> Status:
     entries = [entry for trial_id, entry in study.latest.items() if trial_id in planned]
     to_come = sum(part.trials for part in study.plan.pending)
     left = counts["WAITING"] + counts["RUNNING"] + to_come
-    trial_s = worker_s(study, frame["started"], frame["duration_s"]) if len(frame) else None
-    eta = trial_s * left / _slots(study) if left and trial_s is not None else None
     return Status(
         study.spec.study,
         {state: counts[state] for state in STATES},
         failures_of(entries),
         study.folder.holder(),
-        eta,
+        _eta_s(frame["started"], frame["duration_s"], frame["state"], left) if left and len(frame) else None,
         to_come,
     )
+
+
+def _eta_s(started: Iterable[datetime], lasted: Iterable[float], states: Iterable[str], left: int) -> float | None:
+    """Seconds that so many trials take, those that run among them; None before one has ended."""
+    now = time.time()
+    running = [began.timestamp() for began, state in zip(started, states, strict=True) if state == "RUNNING"]
+    live = [(began, max(now - began, 0.0)) for began in running]
+    ended = _spans(started, lasted)
+    seconds, ages = [each for _, each in ended], [age for _, age in live]
+    return seconds_left(len(ended) + left, seconds, ages, busy_s([*ended, *live]))
