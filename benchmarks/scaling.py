@@ -1,6 +1,6 @@
 """How time grows: with trials, workers, vocabulary and length; a figure with the slopes.
 
-    python benchmarks/scaling.py [--out docs/images/scaling.png] [--keep FILE] [--only trials workers vocabulary length]
+    python benchmarks/scaling.py [--out docs/images/scaling.png] [--keep FILE] [--only NAME...]
 
 Trials are short trainings of the sequence VAE through the whole toolkit, unpacked. A step's time is that of the
 quickest step of a training, as the trainer reports it (`time/step_s`), in turns over all sizes: a busy machine slows
@@ -37,7 +37,7 @@ os.environ.setdefault("RAY_worker_niceness", "0")
 from ablate.plots.style import BLUE, GREY, RC, Floats, new_panels, tidy
 from ablate.run.calling import run_study
 from ablate.workloads.contract import Trial
-from ablate.workloads.synthetic_sequences.workload import prepare, train
+from ablate.workloads.synthetic_sequences.workload import costs, prepare, train
 
 STUDY = """
 study: scaling
@@ -57,6 +57,7 @@ TRIALS, WORKERS, TRIALS_OF_WORKERS = (16, 64, 256), (1, 2), 48
 ALPHABETS = ((2, 4), (2, 32), (2, 128), (2, 512), (4, 1024))
 """Registers, and symbols of each."""
 LENGTHS = (8, 16, 32, 64, 128)
+PACKS = (1, 2, 4, 8, 16, 32)
 TURNS = 3
 
 
@@ -177,9 +178,24 @@ def by_length() -> Series:
     return Series("length, 11 tokens", "length", "step, ms", *step_times(configs))
 
 
+def by_pack() -> Series:
+    """Time of a step of one member against the size of its pack."""
+    cores = {"encoder": "gru", "decoder": "gru", "width": 32, "layers": 1}
+    config = {"reference": {"steps": 10}, "model": cores, "training": {"batch_size": 16}, **_data(2, 4, 16)}
+    sizes, milliseconds = [], []
+    with tempfile.TemporaryDirectory() as name:
+        prepare(config, Path(name))
+        for _turn in range(TURNS):
+            for size, cost in costs(config, Path(name), PACKS, "cpu").items():
+                sizes.append(size)
+                milliseconds.append(1000 * cost.step_s / size)
+    return Series("trials in a pack, GRU, batch 16", "trials", "step of one, ms", sizes, milliseconds)
+
+
 MEASUREMENTS = {
     "vocabulary": by_vocabulary,
     "length": by_length,
+    "pack": by_pack,
     "workers": by_workers,
     "trials": by_trials,
 }
