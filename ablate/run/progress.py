@@ -104,8 +104,10 @@ class ConsoleProgress:
 
     def ended(self, trial: PlannedTrial, outcome: Outcome) -> None:
         """Count a trial that ended; name it where it failed."""
-        self._lasted.append(time.monotonic() - self._running.pop(trial.trial_id))
-        if outcome.state == "FAIL":
+        lasted = time.monotonic() - self._running.pop(trial.trial_id)
+        if outcome.state != "FAIL":
+            self._lasted.append(lasted)
+        else:
             self._failed += 1
             first = outcome.error.splitlines()[0] if outcome.error else ""
             self.warn(f"{trial.arm.label} · seed {trial.seed} failed, {outcome.reason}: {first} ({trial.trial_id})")
@@ -120,7 +122,7 @@ class ConsoleProgress:
 
     def _refresh(self) -> None:
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, completed=len(self._lasted), note=self._note())
+            self._bar.update(self._task, completed=self._ended(), note=self._note())
         elif time.monotonic() - self._printed_at > PLAIN_INTERVAL_S:
             self._print_plain()
 
@@ -129,35 +131,41 @@ class ConsoleProgress:
         self.say(self._line())
 
     def _line(self) -> str:
-        return f"{len(self._lasted)} of {self._to_run} done, {self._note()}"
+        return f"{self._ended()} of {self._to_run} done, {self._note()}"
 
     def _note(self) -> str:
         failed = f"{self._failed} failed, " if self._failed else ""
         return f"{failed}{len(self._running)} running{self._eta()}"
 
+    def _ended(self) -> int:
+        return len(self._lasted) + self._failed
+
     def _eta(self) -> str:
         now = time.monotonic()
         ages = [now - began for began in self._running.values()]
-        left = seconds_left(self._to_run, self._lasted, ages, now - self._began)
-        return "" if left is None or len(self._lasted) >= self._to_run else f", about {duration(left)} left"
+        left = seconds_left(self._to_run, self._failed, self._lasted, ages, now - self._began)
+        return "" if left is None or self._ended() >= self._to_run else f", about {duration(left)} left"
 
 
-def seconds_left(trials: int, lasted: Sequence[float], ages: Sequence[float], ran_s: float) -> float | None:
-    """Seconds left by the pace so far; None before a trial has ended.
+def seconds_left(
+    trials: int, failed: int, lasted: Sequence[float], ages: Sequence[float], ran_s: float
+) -> float | None:
+    """Seconds left by the pace so far; None before a trial has come to an end without failing.
 
     A trial that runs is done for the share of the mean duration d that it has run, since those of a pack end together:
     x = n_ended + sum_i min(age_i / d, 1),  r = ran (n - x) / x.
 
     Args:
         trials: n, in all.
-        lasted: seconds of each that has ended.
+        failed: how many have failed, which may take no time at all.
+        lasted: seconds of each other that has ended.
         ages: seconds since each that runs began.
         ran_s: seconds in which at least one ran.
     """
     if not lasted:
         return None
     mean = sum(lasted) / len(lasted)
-    done = len(lasted) + sum(min(age / mean, 1.0) if mean > 0 else 1.0 for age in ages)
+    done = failed + len(lasted) + sum(min(age / mean, 1.0) if mean > 0 else 1.0 for age in ages)
     return ran_s * max(trials - done, 0.0) / done
 
 

@@ -121,8 +121,13 @@ def status_of(study: Study) -> Status:
 def _eta_s(started: Iterable[datetime], lasted: Iterable[float], states: Iterable[str], left: int) -> float | None:
     """Seconds that so many trials take, those that run among them; None before one has ended."""
     now = time.time()
-    running = [began.timestamp() for began, state in zip(started, states, strict=True) if state == "RUNNING"]
-    live = [(began, max(now - began, 0.0)) for began in running]
-    ended = _spans(started, lasted)
-    seconds, ages = [each for _, each in ended], [age for _, age in live]
-    return seconds_left(len(ended) + left, seconds, ages, busy_s([*ended, *live]))
+    spans, ages, lasted_s, failed = [], [], [], 0
+    for began, seconds, state in zip(started, lasted, states, strict=True):
+        if state == "RUNNING":
+            ages.append(max(now - began.timestamp(), 0.0))
+            spans.append((began.timestamp(), ages[-1]))
+        elif seconds == seconds:
+            spans.append((began.timestamp(), seconds))
+            lasted_s += [seconds] if state != "FAIL" else []
+            failed += state == "FAIL"
+    return seconds_left(failed + len(lasted_s) + left, failed, lasted_s, ages, busy_s(spans))

@@ -10,19 +10,20 @@ from ablate.run.progress import ConsoleProgress, seconds_left
 
 
 @pytest.mark.parametrize(
-    ("lasted", "ages", "ran_s", "left"),
+    ("failed", "lasted", "ages", "ran_s", "left"),
     [
-        ([], [5.0], 5.0, None),
-        ([10.0], [], 10.0, 90.0),  # one worker, one by one
-        ([10.0], [10.0], 10.0, 40.0),  # two workers: the other's first is as good as done
-        ([10.0, 10.0], [5.0, 5.0], 15.0, 35.0),
-        ([60.0], [60.0, 59.4, 60.0, 90.0], 60.0, 60.24048096192385),  # the first of a pack of five
-        ([0.0], [1.0], 0.0, 0.0),
+        (1, [], [5.0], 5.0, None),
+        (0, [10.0], [], 10.0, 90.0),  # one worker, one by one
+        (0, [10.0], [10.0], 10.0, 40.0),  # two workers: the other's first is as good as done
+        (0, [10.0, 10.0], [5.0, 5.0], 15.0, 35.0),
+        (1, [10.0], [5.0], 15.0, 45.0),
+        (0, [60.0], [60.0, 59.4, 60.0, 90.0], 60.0, 60.24048096192385),  # the first of a pack of five
+        (0, [0.0], [1.0], 0.0, 0.0),
     ],
 )
-def test_what_runs_counts_for_the_share_that_it_has_run(lasted, ages, ran_s, left):
+def test_what_runs_counts_for_the_share_that_it_has_run(failed, lasted, ages, ran_s, left):
     """Of ten trials: x = ended + sum of min(age / mean, 1) are done, r = ran (10 - x) / x seconds are left."""
-    found = seconds_left(10, lasted, ages, ran_s)
+    found = seconds_left(10, failed, lasted, ages, ran_s)
     assert found is None if left is None else found == pytest.approx(left, rel=1e-12)
 
 
@@ -35,10 +36,15 @@ def test_a_line_knows_that_a_pack_ends_together(monkeypatch):
     with shown.trials(80, 80, 1):
         for member in members:
             shown.started(member)
+        now = 20.0
+        shown.ended(members[0], Outcome("FAIL", "diverged", error="nan"))
         now = 60.0
-        for member in members:
+        for member in members[1:]:
             shown.ended(member, Outcome("COMPLETE", value=0.0))
-    lines = text.getvalue().splitlines()
-    assert lines[0] == "toy: 80 trials to run on 1 workers"
-    assert lines[1] == "toy: 1 of 80 done, 7 running, about 9 min left"
-    assert lines[2] == "toy: 8 of 80 done, 0 running, about 9 min left"
+    assert text.getvalue().splitlines() == [
+        "toy: 80 trials to run on 1 workers",
+        "toy: a · seed 0 failed, diverged: nan (0)",
+        "toy: 1 of 80 done, 1 failed, 7 running",  # what fails at once says nothing of how long others take
+        "toy: 2 of 80 done, 1 failed, 6 running, about 9 min left",
+        "toy: 8 of 80 done, 1 failed, 0 running, about 9 min left",
+    ]
