@@ -180,7 +180,7 @@ def _measure_unless_short(
             return None
         seconds = alone.costs[1].step_s * sum(workload.steps(trial.config) for trial in trials) / slots
         if seconds < SHORT_STUDY_S:
-            say(f"{len(trials)} trials are trained one by one: that takes some {duration(seconds)} in all")
+            say(f"{len(trials)} trials are trained one by one: their steps take some {duration(seconds)} in all")
             return None
     return measure(config, sizes)
 

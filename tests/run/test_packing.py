@@ -94,7 +94,7 @@ def test_a_short_study_is_not_measured():
     sizes, found, measuring = sizes_of(["short"] * 59)
     assert (sizes, found) == ([], {})
     assert measuring.asked == [("short", (1,))]
-    assert measuring.said == ["59 trials are trained one by one: that takes some 59 s in all"]
+    assert measuring.said == ["59 trials are trained one by one: their steps take some 59 s in all"]
 
 
 def test_what_cannot_be_measured_is_trained_one_by_one():
