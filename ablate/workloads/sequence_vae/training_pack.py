@@ -13,6 +13,9 @@ from ablate.workloads.sequence_vae.model_pack import ModelPack
 from ablate.workloads.sequence_vae.train_step import Batch, MemberStep, StepLosses, pack_losses
 from ablate.workloads.sequence_vae.trial_setup import Setup
 
+TINY = 1e-6
+"""Added to a norm before it divides, as torch.nn.utils.clip_grad_norm_ does."""
+
 
 @dataclass(frozen=True)
 class TakenStep:
@@ -65,8 +68,9 @@ def _follow(pack: ModelPack, objectives: Tensor, clip_norms: Sequence[float | No
     slopes = torch.autograd.grad(objectives.sum(), pack.parameters, materialize_grads=True)
     gradients = torch.cat([slope.flatten(1) for slope in slopes], dim=1)
     norms = torch.linalg.vector_norm(gradients, dim=1)
-    limits = norms.new_tensor([math.inf if norm is None else norm for norm in clip_norms])
-    gradients *= (limits / (norms + 1e-6)).clamp(max=1).unsqueeze(1)
     values, measured = torch.stack([objectives.detach(), norms]).tolist()
+    for gradient, norm, limit in zip(gradients, measured, clip_norms, strict=True):
+        if limit is not None and norm + TINY > limit:
+            gradient *= limit / (norm + TINY)
     pack.step([gradient if math.isfinite(value) else None for gradient, value in zip(gradients, values, strict=True)])
     return values, measured
