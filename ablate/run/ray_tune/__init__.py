@@ -17,5 +17,6 @@ for _variable, _value in {
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "TUNE_FUNCTION_THREAD_TIMEOUT_S": "60",  # a trial that is stopped may take a while to leave its step
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_ENABLE_AUTO_CONNECT": "0",  # else a thread left behind on a dead cluster joins any that it finds
 }.items():
     os.environ.setdefault(_variable, _value)
