@@ -144,7 +144,7 @@ class ConsoleProgress:
         now = time.monotonic()
         ages = [now - began for began in self._running.values()]
         left = seconds_left(self._to_run, self._failed, self._lasted, ages, now - self._began)
-        return "" if left is None or self._ended() >= self._to_run else f", about {duration(left)} left"
+        return "" if left is None or left < 1 else f", about {duration(left)} left"
 
 
 def seconds_left(

@@ -57,7 +57,7 @@ class Status:
         counts = ", ".join(f"{count} {state}" for state, count in self.states.items() if count)
         counts += f", {self.to_come} to come of searches" if self.to_come else ""
         held = f"; run by {self.holder}" if self.holder else ""
-        left = f"; about {duration(self.eta_s)} left" if self.eta_s else ""
+        left = f"; about {duration(self.eta_s)} left" if self.eta_s is not None and self.eta_s >= 1 else ""
         return f"{self.study}: {counts}{held}{left}"
 
     def as_text(self) -> str:

@@ -41,10 +41,11 @@ def test_a_line_knows_that_a_pack_ends_together(monkeypatch):
         now = 60.0
         for member in members[1:]:
             shown.ended(member, Outcome("COMPLETE", value=0.0))
+        shown.expect(8)
     assert text.getvalue().splitlines() == [
         "toy: 80 trials to run on 1 workers",
         "toy: a · seed 0 failed, diverged: nan (0)",
         "toy: 1 of 80 done, 1 failed, 7 running",  # what fails at once says nothing of how long others take
         "toy: 2 of 80 done, 1 failed, 6 running, about 9 min left",
-        "toy: 8 of 80 done, 1 failed, 0 running, about 9 min left",
+        "toy: 8 of 8 done, 1 failed, 0 running",
     ]
