@@ -40,7 +40,7 @@ ARMS = [
 @pytest.mark.parametrize("latent", ["continuous", pytest.param("discrete", marks=pytest.mark.campaign)])
 def test_a_study_goes_from_yaml_to_a_report(place, latent):
     place.write(STUDY.format(latent=latent))
-    out, _ = place.ablate("run", "study.yaml")
+    out, _ = place.ablate("run", "study.yaml", "--set", "run.pack=4")
     assert out == "runs/toy/report/index.html\n"
     trials = place.study().trials().set_index(["arm", "seed"])
     assert set(trials.index.get_level_values("arm")) == set(ARMS)
