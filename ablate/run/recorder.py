@@ -184,17 +184,15 @@ class Recorder:
         if not keep_checkpoints or not any(checkpoints.glob("*")):
             shutil.rmtree(checkpoints, ignore_errors=True)
 
-    def prune(self, trial_id: str, *, sweep: bool = True) -> Outcome:
-        """Record that a trial was stopped because it is behind.
+    def prune(self, trial_id: str) -> Outcome:
+        """Record that a trial is stopped because it is behind; its process may still write its files.
 
-        Args:
-            sweep: false while its process may still write its files.
         Returns: how it ended, with its last values.
         """
         running = self._running[trial_id]
         metrics = last_values(running.history.rows)
         outcome = Outcome("PRUNED", value=metrics.get(self._primary.name), metrics=metrics)
-        return self._finish(running, outcome, sweep=sweep)
+        return self._finish(running, outcome, sweep=False)
 
     def release(self, trial_id: str) -> None:
         """Put a running trial back to WAITING; it goes on from its last checkpoint."""

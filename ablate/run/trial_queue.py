@@ -61,7 +61,7 @@ class TrialQueue:
             if entry.attributes.get("deaths"):
                 self._suspects.set_apart(trial_id)
         self._together: dict[str, tuple[str, ...]] = {}  # trial -> all that its process was given
-        self._unswept: set[str] = set()
+        self._unswept: set[str] = set()  # ended early: a last checkpoint may still be on its way
         self.settled = 0
 
     # --- what the executor asks ---
@@ -126,7 +126,7 @@ class TrialQueue:
             self._set_apart([trial_id], message.apart)
             return True
         if outcome is None and self._searches is not None and self._searches.behind(trial_id, message.rows):
-            outcome = self._prune(trial_id)
+            outcome = self._recorder.prune(trial_id)
         if outcome is not None:
             self._ended(trial_id, outcome)
         elif self._suspects.clear(trial_id, message.checkpoint_step) and self._suspects:
@@ -135,23 +135,17 @@ class TrialQueue:
             return True
         return outcome is not None and message.ending is None
 
-    def _prune(self, trial_id: str) -> Outcome:
-        """Record that a trial is behind; in a pack it hears of it at its next report, and may write until then."""
-        packed = len(self._together[trial_id]) > 1
-        if packed:
-            self._unswept.add(trial_id)
-        return self._recorder.prune(trial_id, sweep=not packed)
-
     def left(self, trial_ids: Sequence[str]) -> None:
         """Put back what a process was given and left before its end: it was stopped."""
         for trial_id in self._left_running(trial_ids):
             self._put_back(trial_id, "stopped")
 
     def _left_running(self, trial_ids: Sequence[str]) -> list[str]:
-        """Those of a process that is gone which have not ended, nor been given to another; sweeps up after others."""
+        """Those of a process that is back which have not ended, nor been given to another; sweeps up after others."""
         for trial_id in self._unswept & set(trial_ids):
-            self._recorder.sweep(trial_id)
-        self._unswept -= set(trial_ids)
+            self._recorder.sweep(
+                trial_id
+            )  # and once more after the round: one alone is back before it has left its step
         running = self._recorder.running
         return [name for name in trial_ids if name in running and self._together[name] == tuple(trial_ids)]
 
@@ -260,6 +254,8 @@ class TrialQueue:
         self._suspects.drop(trial_id)
         self._endings += 1
         self._progress.ended(self._trials[trial_id], outcome)
+        if outcome.state != "COMPLETE":
+            self._unswept.add(trial_id)
         if self._searches is not None:
             self._searches.ended(trial_id, outcome)
         if outcome.state == "FAIL" and outcome.reason != "diverged":

@@ -43,10 +43,8 @@ class Remembering:
         self._leave(trial_id)
         self.released.append(trial_id)
 
-    def prune(self, trial_id, *, sweep):
+    def prune(self, trial_id):
         self._leave(trial_id)
-        if sweep:
-            self.sweep(trial_id)
         return Outcome("PRUNED")
 
     def sweep(self, trial_id):
@@ -416,15 +414,31 @@ class Pruning:
         pass
 
 
-def test_what_a_pruned_member_may_still_write_is_swept_when_its_process_is_back(make):
-    recorder = Remembering()
-    queue, _ = make("abc", recorder=recorder, packs=pairs(), searches=Pruning("bc"))
-    assert [taken(queue), taken(queue)] == ["ab", "c"]
+def test_what_one_that_ended_early_may_still_write_is_swept_when_its_process_is_back(make):
+    recorder = Remembering({"d": Outcome("FAIL", "timeout")})
+    queue, _ = make("abcd", recorder=recorder, packs=pairs(), searches=Pruning("bc"))
+    assert [taken(queue), taken(queue)] == ["ab", "cd"]
     assert queue.receive(Message("b", 1, checkpoint_step=1)), "it is to leave"
     assert queue.receive(Message("b", 1, checkpoint_step=2)), "and has not heard of it"
     assert queue.receive(Message("c", 1, checkpoint_step=1))
-    assert recorder.swept == ["c"], "alone, it is gone when it hears of it"
+    queue.receive(Message("d", 1))
     queue.receive(Message("a", 1))
+    assert recorder.swept == []
     queue.left("ab")
-    assert recorder.swept == ["c", "b"]
+    assert recorder.swept == ["b"]
+    queue.left("cd")
+    assert sorted(recorder.swept) == ["b", "c", "d"]
     assert queue.exhausted()
+
+
+def test_a_pruned_trial_alone_is_back_before_its_last_checkpoint_and_swept_again_after_the_round(make):
+    recorder = Remembering()
+    queue, _ = make("ab", recorder=recorder, searches=Pruning("a"))
+    assert [taken(queue), taken(queue)] == ["a", "b"]
+    assert queue.receive(Message("a", 1, checkpoint_step=1))
+    queue.left("a")
+    assert recorder.swept == ["a"]
+    queue.receive(Message("b", 1))
+    queue.left("b")
+    queue.round_ended(None)
+    assert recorder.swept == ["a", "a"]
