@@ -142,10 +142,8 @@ class TrialQueue:
 
     def _left_running(self, trial_ids: Sequence[str]) -> list[str]:
         """Those of a process that is back which have not ended, nor been given to another; sweeps up after others."""
-        for trial_id in self._unswept & set(trial_ids):
-            self._recorder.sweep(
-                trial_id
-            )  # and once more after the round: one alone is back before it has left its step
+        for trial_id in self._unswept & set(trial_ids):  # again after the round: one alone may not have left its step
+            self._recorder.sweep(trial_id)
         running = self._recorder.running
         return [name for name in trial_ids if name in running and self._together[name] == tuple(trial_ids)]
 
