@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -335,7 +336,7 @@ def run(
     if summary.exit_code != 130:
         print(_up_to_date_report(summary.folder.path, rebuild=summary.ran > 0))
     else:
-        _say(f"the same command goes on from here: ablate run {file}")
+        _say(f"the same command goes on from here: {shlex.join(['ablate', *sys.argv[1:]])}")
     sys.exit(summary.exit_code)
 
 

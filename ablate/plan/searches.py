@@ -84,7 +84,7 @@ class SearchPlanner:
             if design.search is not None and design.settings.get("groups") == AUTO:
                 self._builder.notes.append(f"{design.name}: {UNKNOWN_GROUPS.text}")
             elif design.search is not None:
-                task = SearchTask(design.name, design, self._space(design, {}), self._seeds(design.search))
+                task = SearchTask(design.name, design, self._space(design, {}), self._seeds(design))
                 self._check_space(task, f"designs[{index}].search.over")
                 found.append(task)
         return found
@@ -101,9 +101,13 @@ class SearchPlanner:
             if arm.role != "aa"
         ]
 
-    def _seeds(self, settings: SearchSettings) -> tuple[int, ...]:
-        block = self._spec.seeds
-        return tuple(range(block.start, block.start + min(settings.seeds or block.count, block.count)))
+    def _seeds(self, design: Design) -> tuple[int, ...]:
+        """The first seeds of the study's block; what asks for more of them than there are gets a note."""
+        assert design.search is not None
+        block, asked = self._spec.seeds, design.search.seeds or self._spec.seeds.count
+        if asked > block.count:
+            self._builder.notes.append(f"{design.name}: {asked} seeds asked for; trained on the study's {block.count}")
+        return tuple(range(block.start, block.start + min(asked, block.count)))
 
     def _space(self, design: Design, around: Mapping[str, Any]) -> Space:
         """The space of a design; `around`: values of studied paths that are not searched, where not the baseline's."""

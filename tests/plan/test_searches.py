@@ -339,3 +339,10 @@ metrics: {{primary: {{name: loss}}}}
 """
     warnings = make_plan(folder.load(text), FREE).warnings
     assert any("every seed has the same data" in warning for warning in warnings) == warned
+
+
+def test_more_seeds_than_the_study_has_are_said(folder):
+    planners = [planner_of(folder, f"{{over: [a.*], trials: 5, seeds: {seeds}}}") for seeds in (4, 9)]
+    assert [task.seeds for planner in planners for task in planner.searches] == [(0, 1, 2, 3)] * 2
+    said = [[note for note in planner.plan({}).notes if "seeds asked for" in note] for planner in planners]
+    assert said == [[], ["search-1: 9 seeds asked for; trained on the study's 4"]]
