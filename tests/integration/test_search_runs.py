@@ -64,7 +64,7 @@ def undisturbed(place, tmp_path_factory, text):
 
 
 @pytest.mark.parametrize(
-    "writes", [WRITES[2::5], pytest.param(WRITES, marks=pytest.mark.campaign)], ids=["some", "all"]
+    "writes", [WRITES[2::9], pytest.param(WRITES, marks=pytest.mark.campaign)], ids=["some", "all"]
 )
 def test_a_killed_search_ends_as_if_it_had_never_been_stopped(place, tmp_path_factory, writes):
     text = SEARCH.format(log=place.path / "executions.txt").replace("TRIALS", "6")
