@@ -21,6 +21,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import (
     ArgumentError,
     DBAPIError,
+    IntegrityError,
     InterfaceError,
     NoSuchModuleError,
     OperationalError,
@@ -40,6 +41,8 @@ STORAGE_ERRORS = (optuna.exceptions.StorageInternalError, SQLAlchemyError)
 READING_ERRORS = (ValueError, TypeError, AttributeError)
 #: A server that was there before is waited for this long.
 PATIENCE_S = 180.0
+#: An empty store of which another process makes the tables at this moment is tried again after these.
+MOMENTS_S = (1.0, 3.0)
 RETRY_S = 1.0
 #: Ask for what may well not be there.
 LOOKUPS = frozenset({"get_study_id_from_name"})
@@ -67,12 +70,24 @@ def open_storage(address: str | None, folder: Path, warn: Callable[[str], None] 
     try:
         if address is None:
             create_sqlite_file(folder / "optuna.db", _create_tables)
-        storage = RDBStorage(url, engine_kwargs=arguments)
+        storage = _opened(url, arguments)
     except (ImportError, ValueError, RuntimeError, sqlite3.Error, *STORAGE_ERRORS) as error:
         _refuse(error, where, address)
     if local:
         _commit_without_waiting_for_the_disk(storage)
     return PatientStorage(get_storage(storage), storage.engine, where, address, 0.0 if local else PATIENCE_S, warn)
+
+
+def _opened(url: str, arguments: dict[str, Any]) -> RDBStorage:
+    """Optuna's storage; it makes the tables of an empty store, which another process may do at the same moment."""
+    for wait_s in MOMENTS_S:
+        try:
+            return RDBStorage(url, engine_kwargs=arguments)
+        except SQLAlchemyError as error:
+            if not (isinstance(error, IntegrityError) or "already exists" in str(error)):
+                raise
+            time.sleep(wait_s)
+    return RDBStorage(url, engine_kwargs=arguments)
 
 
 def _create_tables(url: str) -> None:

@@ -3,8 +3,10 @@
 import traceback
 
 import pytest
+from sqlalchemy.exc import IntegrityError
 
 from ablate.errors import StudyError
+from ablate.record import optuna_stores
 from ablate.record.mlflow_tracking import Tracker, TrackingError
 from ablate.record.optuna_storage import Ledger
 
@@ -58,3 +60,18 @@ def test_a_damaged_file_is_named(tmp_path):
     (tmp_path / "optuna.db").write_bytes(b"this is no database, but it is long enough to be taken for one" * 100)
     text = shown(lambda: Ledger.find(None, tmp_path, "s"))
     assert f"StoreError: {tmp_path} cannot be opened: file is not a database" in text
+
+
+def test_tables_that_another_process_makes_at_the_same_moment(tmp_path, monkeypatch):
+    opened = optuna_stores.RDBStorage
+    race = [IntegrityError("CREATE TABLE studies", {}, Exception("duplicate key")), None]
+
+    def racing(*arguments, **keywords):
+        if (error := race.pop(0)) is not None:
+            raise error
+        return opened(*arguments, **keywords)
+
+    monkeypatch.setattr(optuna_stores, "RDBStorage", racing)
+    monkeypatch.setattr(optuna_stores, "MOMENTS_S", (0.0,))
+    optuna_stores.open_storage(f"sqlite:///{tmp_path / 'store.db'}", tmp_path, print).engine.dispose()
+    assert race == []
