@@ -232,7 +232,7 @@ PACKED_TRAINING = ("learning_rate", "weight_decay", "clip_norm")
 
 
 def pack_key(config: Mapping[str, Any]) -> str | None:
-    """What trials that train together have in common: everything but the objective and the optimiser's settings.
+    """What trials that train together have in common: everything but objective, optimiser settings and seed.
 
     Returns: None for batches of similar length: those of several trials differ in length.
     """
