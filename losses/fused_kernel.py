@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from losses.nll import IGNORED_TARGET
+from losses.cross_entropy import IGNORED_TARGET
 
 
 class Gradients(NamedTuple):

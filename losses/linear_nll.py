@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from losses.cross_entropy import IGNORED_TARGET
 from losses.fused_kernel import Gradients, Kernel, kernel_for
-from losses.nll import IGNORED_TARGET, active_only, at_least_float32, check_mask, masked_token_nll_per_position
+from losses.nll import active_only, at_least_float32, check_mask, masked_token_nll_per_position
 
 #: With fewer logits than these (8 MiB in float32) making them is faster: docs/performance.md.
 FEWEST_LOGITS = 2**21

@@ -6,11 +6,9 @@ from typing import get_args
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from losses.config import TokenAggregation, nearest
-
-IGNORED_TARGET = -100
+from losses.cross_entropy import cross_entropy
 
 
 def masked_token_nll_per_position(logits: Tensor, targets: Tensor, mask: Tensor) -> Tensor:
@@ -32,11 +30,7 @@ def masked_token_nll_per_position(logits: Tensor, targets: Tensor, mask: Tensor)
     check_mask(mask, targets=targets)
     if logits.shape[:-1] != mask.shape:
         raise ValueError(f"logits: got shape {tuple(logits.shape)}; allowed: {(*mask.shape, 'V')} as the mask has it")
-    # ignore_index costs nothing, where masking the logits would cost as much as the cross entropy again.
-    active_targets = torch.where(mask, targets, IGNORED_TARGET)
-    nll = functional.cross_entropy(
-        at_least_float32(logits).flatten(0, -2), active_targets.flatten(), ignore_index=IGNORED_TARGET, reduction="none"
-    )
+    nll = cross_entropy(at_least_float32(logits).flatten(0, -2), targets.flatten(), mask.flatten())
     return nll.view_as(targets)
 
 

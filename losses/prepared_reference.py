@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,9 +24,23 @@ _SETTINGS = (
 _FIRST_MAXIMUM = ExampleStatistics._fields.index("share_max")
 
 
+class BatchStatistics(NamedTuple):
+    """What the reference says of some examples as one batch; every value is finite for every batch.
+
+    Attributes:
+        count: how many examples have n_b > 0, at least 1.
+        example_weight: mean of `ExampleStatistics.example_weight` over those.
+        diagnostics: those that do not change with the model, by their binding names, scalars.
+    """
+
+    count: Tensor
+    example_weight: Tensor
+    diagnostics: dict[str, Tensor]
+
+
 @dataclass(frozen=True)
 class PreparedReference:
-    """The weight matrices of the reconstruction terms, and statistics of each example.
+    """The weight matrices of the reconstruction terms, and statistics of each example and of all as one batch.
 
     Attributes:
         weights: [R, n, L], a matrix for each of `weightings`; 0 where inactive.
@@ -33,6 +48,7 @@ class PreparedReference:
         weightings: what made the matrices.
         token_weight_alpha, example_inverse_surprisal_epsilon, inverse_surprisal_token_weight_epsilon,
         token_aggregation: what it was made with; a configuration with others is refused.
+        batch: of the examples it has.
     """
 
     weights: Tensor
@@ -42,6 +58,10 @@ class PreparedReference:
     example_inverse_surprisal_epsilon: Number
     inverse_surprisal_token_weight_epsilon: Number
     token_aggregation: TokenAggregation
+    batch: BatchStatistics = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "batch", _batch_statistics(self.examples))
 
     def __len__(self) -> int:
         return self.examples.shape[1]
@@ -108,32 +128,24 @@ def concatenate_references(parts: Sequence[PreparedReference]) -> PreparedRefere
     )
 
 
-def batch_means(reference: PreparedReference) -> tuple[Tensor, ExampleStatistics]:
-    """How many examples have n_b > 0 (at least 1), and the means over those of the averaged statistics.
+def _batch_statistics(examples: Tensor) -> BatchStatistics:
+    """Of the rows of ExampleStatistics: means over the examples with n_b > 0, maxima over all.
 
-    The maxima are over the whole batch. Every value is finite for every batch.
-    """
-    totals = reference.examples[:_FIRST_MAXIMUM].sum(1)
-    maxima = amax(reference.examples[_FIRST_MAXIMUM:])
-    count = totals[0].clamp(min=1)
-    return count, ExampleStatistics(*(totals / count).unbind(), *maxima.unbind())
-
-
-def reference_diagnostics(statistics: ExampleStatistics) -> dict[str, Tensor]:
-    """The diagnostics of a batch that do not change with the model, by their binding names.
-
-    Args:
-        statistics: of the batch, as `batch_means` returns them.
-    Returns: detached scalars.
     Source: docs/loss_stack.md, section 4.
     """
-    return {
-        "token_concentration_factor": statistics.concentration,
-        "inverse_token_base_scale_factor": statistics.base_scale,
-        "token_weighting/weight_max": statistics.share_max,
-        "token_weighting/weight_ratio_max_min": statistics.share_max * statistics.share_min_reciprocal,
-        "token_weighting/effective_token_count_mean": statistics.share_effective_count,
-        "inverse_token_weighting/weight_max": statistics.inverse_max,
-        "inverse_token_weighting/weight_ratio_max_min": statistics.inverse_max * statistics.inverse_min_reciprocal,
-        "inverse_token_weighting/effective_token_count_mean": statistics.inverse_effective_count,
+    totals = examples[:_FIRST_MAXIMUM].sum(1)
+    maxima = amax(examples[_FIRST_MAXIMUM:])
+    count = totals[0].clamp(min=1)
+    of_batch = ExampleStatistics(*(totals / count).unbind(), *maxima.unbind())
+    share_ratio, inverse_ratio = (maxima[:2] * maxima[2:]).unbind()
+    diagnostics = {
+        "token_concentration_factor": of_batch.concentration,
+        "inverse_token_base_scale_factor": of_batch.base_scale,
+        "token_weighting/weight_max": of_batch.share_max,
+        "token_weighting/weight_ratio_max_min": share_ratio,
+        "token_weighting/effective_token_count_mean": of_batch.share_effective_count,
+        "inverse_token_weighting/weight_max": of_batch.inverse_max,
+        "inverse_token_weighting/weight_ratio_max_min": inverse_ratio,
+        "inverse_token_weighting/effective_token_count_mean": of_batch.inverse_effective_count,
     }
+    return BatchStatistics(count, of_batch.example_weight, diagnostics)

@@ -18,13 +18,10 @@ from losses.nll import active_only, check_mask
 from losses.prepared_reference import (
     PreparedReference,
     Weighting,
-    batch_means,
     concatenate_references,
-    reference_diagnostics,
 )
 from losses.token_weighting import (
     SMALLEST_SURPRISAL,
-    ExampleStatistics,
     ReferenceWeights,
     example_weight_unit,
     reference_weights,
@@ -141,8 +138,7 @@ def reconstruction_losses(
     matrices = prepared.matrices
     check_mask(mask, nll=nll, reference=matrices[uniform])
     x = active_only(nll, mask)
-    count, statistics = batch_means(prepared)
-    divisors = _divisors(config, example_weight_mean, statistics)
+    divisors, count = _divisors(config, example_weight_mean, prepared), prepared.batch.count
     totals = (prepared.weights * x).sum((1, 2)) / count
     losses = dict(zip(prepared.weightings, totals.unbind(), strict=True))
     terms = {name: _divided(losses[term.weighting], term.divided_by, divisors) for name, term in TERMS.items()}
@@ -150,7 +146,7 @@ def reconstruction_losses(
         # A clone, since torch.compile cannot return a value and the same value detached.
         "token_weighted_base_loss": losses[surprisal_share].detach().clone(),
         "inverse_token_weighted_base_loss": losses[inverse_surprisal].detach(),
-        **reference_diagnostics(statistics),
+        **prepared.batch.diagnostics,
     }
     weights = _weighted_sum(matrices, config, divisors) / count
     return ReconstructionLosses(terms, diagnostics, (weights * x).sum(), weights)
@@ -167,9 +163,8 @@ def effective_token_weights(
     Source: docs/loss_stack.md, section 3.
     """
     reference.check_settings(config)
-    count, statistics = batch_means(reference)
-    divisors = _divisors(config, example_weight_mean, statistics)
-    return _weighted_sum(reference.matrices, config, divisors) / count
+    divisors = _divisors(config, example_weight_mean, reference)
+    return _weighted_sum(reference.matrices, config, divisors) / reference.batch.count
 
 
 def effective_token_weight_table(
@@ -204,7 +199,7 @@ def term_weight_matrices(
     """
     reference.check_settings(config)
     matrices = reference.matrices
-    divisors = _divisors(config, example_weight_mean, batch_means(reference)[1])
+    divisors = _divisors(config, example_weight_mean, reference)
     return {name: _divided(matrices[term.weighting], term.divided_by, divisors) for name, term in TERMS.items()}
 
 
@@ -229,13 +224,13 @@ def term_divisors(
 
 
 def _divisors(
-    config: ReconstructionLossConfig, example_weight_mean: Number | None, statistics: ExampleStatistics
+    config: ReconstructionLossConfig, example_weight_mean: Number | None, reference: PreparedReference
 ) -> dict[Divisor, Number]:
     """The divisors of a batch, whose own mean example weight stands in for the data set's where that is not given."""
     if example_weight_mean is not None:
         return term_divisors(config, example_weight_mean)
     # Not 0 for a batch without an active position.
-    return term_divisors(config, None, statistics.example_weight.clamp(min=SMALLEST_SURPRISAL))
+    return term_divisors(config, None, reference.batch.example_weight.clamp(min=SMALLEST_SURPRISAL))
 
 
 def _divided(value: Tensor, by: Divisor, divisors: dict[Divisor, Number]) -> Tensor:

@@ -1,7 +1,6 @@
 """Token and example weights from a frozen z-free reference, their correction factors and diagnostics.
 
-Everything here is detached. Weights and factors are computed in float64, whatever the surprisal's type: an
-exponent of 100 would make an error of 1e-5 out of one rounding in float32.
+Everything here is detached, and in float32, or float64 where the surprisal is.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ SMALLEST_WEIGHT = 2.0**-23
 #: Surprisal plus epsilon is taken to be no smaller, in nats: its reciprocal, summed, stays in float32.
 SMALLEST_SURPRISAL = 1e-20
 
-# Added above and below a ratio of nats, so that it is 1 where both are 0, and nothing else in float64.
-_NOTHING = 1e-300
+#: An epsilon is taken to be no larger, in nats: beside it every surprisal is nothing.
+LARGEST_EPSILON = 1e30
 
 
 def surprisal_share_token_weights(surprisal: Tensor, mask: Tensor, alpha: Number) -> Tensor:
@@ -40,8 +39,9 @@ def surprisal_share_token_weights(surprisal: Tensor, mask: Tensor, alpha: Number
     Source: docs/loss_stack.md, section 2.
     """
     _check(surprisal, mask, "token_weight_alpha", alpha)
-    weights, _ = _mean_one(_share(_clean(surprisal, mask), alpha), mask.double())
-    return weights.to(at_least_float32(surprisal).dtype)
+    s = _clean(surprisal, mask)
+    weights, _ = _mean_one(_share(s, alpha), mask.to(s.dtype))
+    return weights
 
 
 def inverse_surprisal_token_weights(surprisal: Tensor, mask: Tensor, epsilon: Number) -> Tensor:
@@ -58,8 +58,9 @@ def inverse_surprisal_token_weights(surprisal: Tensor, mask: Tensor, epsilon: Nu
     Source: docs/loss_stack.md, section 2.
     """
     _check(surprisal, mask, "inverse_surprisal_token_weight_epsilon", epsilon)
-    weights, _ = _mean_one(_reciprocal(_clean(surprisal, mask) + epsilon), mask.double())
-    return weights.to(at_least_float32(surprisal).dtype)
+    s = _clean(surprisal, mask)
+    weights, _ = _mean_one(_inverse(s, epsilon), mask.to(s.dtype))
+    return weights
 
 
 class ReferenceWeights(NamedTuple):
@@ -123,28 +124,27 @@ def reference_weights(
     Returns: float32, or float64 where the surprisal is.
     Source: docs/loss_stack.md, sections 2 and 4.
     """
-    s, active = _clean(surprisal, mask), mask.double()
-    inverse = _reciprocal(s + config.inverse_surprisal_token_weight_epsilon)
+    s = _clean(surprisal, mask)
+    active = mask.to(s.dtype)
+    inverse = _inverse(s, config.inverse_surprisal_token_weight_epsilon)
     # Share, uniform and inverse weights go through the same steps, as one tensor [3, n, L].
     weights, count = _mean_one(torch.stack([_share(s, config.token_weight_alpha), active, inverse]), active)
     totals = (weights * s).sum(-1)
-    # Of neighbours: kappa is share over uniform, gamma uniform over inverse. Both are >= 1 but for rounding.
-    factors = ((totals[:2] + _NOTHING) / (totals[1:] + _NOTHING)).clamp(min=1)
+    # Of neighbours: kappa is share over uniform, gamma uniform over inverse. 1 where both are 0; >= 1 but for rounding.
+    divisible = totals + torch.finfo(s.dtype).tiny
+    factors = (divisible[:2] / divisible[1:]).clamp(min=1)
     present, reference_loss = count.clamp(max=1), _aggregated(totals[1], count, config.token_aggregation)
-    example = present * _reciprocal(reference_loss + config.example_inverse_surprisal_epsilon)
-    example = example * example_weight_unit(config)
+    example = present * _inverse(reference_loss, config.example_inverse_surprisal_epsilon)
+    example = example * _bounded(example_weight_unit(config))
 
-    dtype = at_least_float32(surprisal).dtype
-    weights = weights.to(dtype)
     by_family = weights[::2]
     effective_counts = count.square() / by_family.square().sum(-1).clamp(min=1)
-    smallest_reciprocal = amax(active.to(dtype) / by_family.clamp(min=SMALLEST_WEIGHT))
+    smallest_reciprocal = amax(active / by_family.clamp(min=SMALLEST_WEIGHT))
     of_example = torch.stack([present, count, reference_loss, example])
-    blocks = (of_example, present * factors, effective_counts, amax(by_family), smallest_reciprocal)
-    share, uniform, inverse = _aggregated(weights, count.to(dtype).unsqueeze(-1), config.token_aggregation).unbind()
-    concentration, base_scale = factors.to(dtype).unsqueeze(-1).unbind()
-    made = ReferenceWeights(uniform, share, inverse, concentration, base_scale, example.to(dtype).unsqueeze(-1))
-    return made, torch.cat([block.to(dtype) for block in blocks])
+    statistics = torch.cat([of_example, present * factors, effective_counts, amax(by_family), smallest_reciprocal])
+    share, uniform, inverse = _aggregated(weights, count.unsqueeze(-1), config.token_aggregation).unbind()
+    concentration, base_scale = factors.unsqueeze(-1).unbind()
+    return ReferenceWeights(uniform, share, inverse, concentration, base_scale, example.unsqueeze(-1)), statistics
 
 
 def example_weight_unit(config: ReconstructionLossConfig) -> Number:
@@ -154,8 +154,8 @@ def example_weight_unit(config: ReconstructionLossConfig) -> Number:
 
 
 def _clean(surprisal: Tensor, mask: Tensor) -> Tensor:
-    """The surprisal in float64, detached, >= 0, and 0 where inactive whatever stands there."""
-    return active_only(surprisal.detach(), mask).double().clamp(min=0)
+    """The surprisal, detached, >= 0, and 0 where inactive whatever stands there."""
+    return active_only(surprisal.detach(), mask).clamp(min=0)
 
 
 def _share(s: Tensor, alpha: Number) -> Tensor:
@@ -164,8 +164,18 @@ def _share(s: Tensor, alpha: Number) -> Tensor:
     Relative to the example's largest surprisal no power overflows, 0^0 = 1 makes alpha = 0 uniform, and an
     example whose surprisals are all 0 is taken as one whose surprisals are all equal.
     """
-    largest = amax(s).unsqueeze(-1)
-    return torch.where(largest > 0, s / largest, 1.0) ** alpha
+    # An exponent of 100 would make an error of 1e-5 out of one rounding in float32.
+    base = s if not isinstance(alpha, Tensor) and alpha in (0, 1) else s.double()
+    largest = amax(base).unsqueeze(-1)
+    return (torch.where(largest > 0, base / largest, 1.0) ** alpha).to(s.dtype)
+
+
+def _inverse(nats: Tensor, epsilon: Number) -> Tensor:
+    return (nats + _bounded(epsilon)).clamp(min=SMALLEST_SURPRISAL).reciprocal()
+
+
+def _bounded(epsilon: Number) -> Number:
+    return epsilon.clamp(max=LARGEST_EPSILON) if isinstance(epsilon, Tensor) else min(epsilon, LARGEST_EPSILON)
 
 
 def _mean_one(weights: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
@@ -181,10 +191,6 @@ def _mean_one(weights: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
 def _aggregated(sums: Tensor, count: Tensor, aggregation: TokenAggregation) -> Tensor:
     """Sums over the positions of an example as the aggregation has them."""
     return sums if aggregation == "token_sum" else sums / position_divisor(count, aggregation)
-
-
-def _reciprocal(nats: Tensor) -> Tensor:
-    return nats.clamp(min=SMALLEST_SURPRISAL).reciprocal()
 
 
 def amax(values: Tensor) -> Tensor:

@@ -1,0 +1,98 @@
+"""The cross entropy whose backward works in place, against PyTorch's own."""
+
+import pytest
+import torch
+from torch.nn import functional
+
+from losses import cross_entropy as module
+from losses.cross_entropy import cross_entropy
+
+
+def setting(dtype=torch.float64, vocabulary=7):
+    generator = torch.Generator().manual_seed(0)
+    scores = (3 * torch.randn(12, vocabulary, generator=generator, dtype=dtype)).requires_grad_()
+    targets = torch.randint(vocabulary, (12,), generator=generator)
+    active = torch.arange(12) % 4 != 0
+    return scores, targets.masked_fill(~active, 10**9), active
+
+
+def by_pytorch(scores, targets, active):
+    return functional.cross_entropy(scores, targets.masked_fill(~active, -100), reduction="none")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("vocabulary", [1, 7, 1000])
+def test_values_and_gradients_are_pytorchs(dtype, vocabulary):
+    scores, targets, active = setting(dtype, vocabulary)
+    slopes = torch.rand(12, dtype=dtype)
+    nll, expected = cross_entropy(scores, targets, active), by_pytorch(scores, targets, active)
+    assert torch.equal(nll, expected)
+    (got,), (exact,) = (torch.autograd.grad(x, scores, slopes) for x in (nll, expected))
+    torch.testing.assert_close(got, exact)
+    assert not got[~active].any()
+
+
+def test_a_second_backward_gives_the_same_bits():
+    scores, targets, active = setting(torch.float32)
+    nll = cross_entropy(scores, targets, active).sum()
+    first, again, last = (torch.autograd.grad(nll, scores, retain_graph=keep)[0] for keep in (True, True, False))
+    assert torch.equal(first, again)
+    assert torch.equal(first, last)
+    with pytest.raises(RuntimeError, match="second time"):
+        nll.backward()
+
+
+def test_second_derivatives():
+    scores, targets, active = setting()
+    assert torch.autograd.gradcheck(cross_entropy, (scores, targets, active))
+    assert torch.autograd.gradgradcheck(cross_entropy, (scores, targets, active))
+
+
+def test_a_gradient_after_one_that_was_differentiated():
+    scores, targets, active = setting()
+    nll = cross_entropy(scores, targets, active).sum()
+    (differentiable,) = torch.autograd.grad(nll, scores, create_graph=True)
+    (plain,) = torch.autograd.grad(nll, scores)
+    assert differentiable.requires_grad
+    assert torch.equal(differentiable, plain)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own, for forward derivatives
+@pytest.mark.parametrize("transform", ["vmap", "jacrev", "jacfwd", "compile"])
+def test_transformed_functions_are_pytorchs(transform):
+    scores, targets, active = setting()
+    leaf = scores.detach()
+    expected = torch.autograd.functional.jacobian(lambda s: by_pytorch(s, targets, active), leaf)
+    if transform == "vmap":
+        rows = torch.func.vmap(torch.func.grad(lambda s, t, a: cross_entropy(s[None], t[None], a[None]).sum()))
+        got = torch.diag_embed(rows(leaf, targets, active).T).permute(1, 2, 0)
+    elif transform == "compile":
+        torch._dynamo.reset()
+        compiled = torch.compile(cross_entropy, fullgraph=True, backend="aot_eager")
+        got = torch.autograd.functional.jacobian(lambda s: compiled(s, targets, active), leaf)
+    else:
+        got = getattr(torch.func, transform)(lambda s: cross_entropy(s, targets, active))(leaf)
+    torch.testing.assert_close(got, expected)
+
+
+def test_without_the_hook_it_is_pytorchs_own(monkeypatch):
+    scores, targets, active = setting()
+    monkeypatch.setattr(module, "_functions_are_transformed", lambda: True)
+    assert cross_entropy(scores, targets, active).grad_fn.name() == "NllLossBackward0"
+
+
+@pytest.mark.parametrize("with_gradient", [True, False])
+def test_a_target_that_is_no_class_is_refused(with_gradient):
+    scores, targets, active = setting()
+    with pytest.raises(IndexError, match="Target 7 is out of bounds"):
+        cross_entropy(scores.detach().requires_grad_(with_gradient), targets.masked_fill(active, 7), active)
+
+
+def test_the_backward_makes_no_tensor_of_the_size_of_the_scores():
+    scores, targets, active = setting(torch.float32, vocabulary=4096)
+    nll = cross_entropy(scores, targets, active)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
+        torch.autograd.grad(nll, scores, torch.ones(12))
+    made = [e.nbytes() for e in profiler.profiler.kineto_results.events() if e.name() == "[memory]"]
+    assert made
+    assert max(made) < scores.nbytes / 100
