@@ -5,9 +5,10 @@
 `--crossover` asks instead from which size on `linear_masked_token_nll` is better off without the logits. On CUDA it is
 measured with Liger's kernel where that is installed and proves itself, and the rows say so.
 
-Ratios are taken within one run: each contender runs right after its own baseline, in turn, and the median
-of the ratios is printed. With one thread it is processor time that is counted. Page faults would dominate at large
-vocabularies, so the script fixes the allocator (it restarts itself with MALLOC_MMAP_MAX_=0 and
+Ratios are taken within one run, two ways. "In a loop": steps of one contender, then as many of its baseline, by turns;
+the median of the ratios of their medians. "In turn": a step of one, a step of the other, so that each finds the caches
+as the other left them; the median of the ratios. With one thread it is processor time that is counted. Page faults
+would dominate at large vocabularies, so the script fixes the allocator (it restarts itself with MALLOC_MMAP_MAX_=0 and
 MALLOC_TRIM_THRESHOLD_=17179869184: freed memory is kept, not handed back to the system).
 """
 
@@ -50,6 +51,7 @@ LARGE_VOCABULARIES = [(64, 64, 1000), (16, 128, 32000)]
 SIZES = [(b, 32, v) for v in (64, 256, 1000, 4000) for b in (8, 32, 128)]
 DATA_SET = 4096
 WIDTH = 128
+LOOP_S = 0.1
 Step = Callable[[], None]
 
 
@@ -65,6 +67,7 @@ def steps(batch: int, length: int, vocabulary: int, device: str) -> dict[str, St
     prepared = prepare_reference(surprisal, mask, config)
     table = effective_token_weight_table(prepared, config, 0.1)
     index = torch.randperm(DATA_SET, generator=generator)[:batch].to(device)
+    prepared_batch = prepared[index]
     batch_targets, batch_mask, batch_surprisal = targets[index], mask[index], surprisal[index]
     masked_targets = batch_targets.masked_fill(~batch_mask, -100)
 
@@ -92,7 +95,8 @@ def steps(batch: int, length: int, vocabulary: int, device: str) -> dict[str, St
     contenders: dict[str, Step] = {
         "cross_entropy": cross_entropy,
         "objective alone": objective_alone,
-        "prepared": stack(lambda: prepared[index]),
+        "prepared": stack(lambda: prepared_batch),
+        "gathered": stack(lambda: prepared[index]),
         "eager": stack(lambda: batch_surprisal),
         "one_by_one": one_by_one,
     }
@@ -150,21 +154,33 @@ def seconds(step: Step) -> float:
     return time.perf_counter() - start
 
 
-def median_ratio(contender: Step, baseline: Step, budget_s: float) -> tuple[float, float, float, int]:
-    """Median seconds of both, median of the ratios of neighbours, and how many pairs there were."""
-    for _ in range(3):
-        baseline()
-        contender()
-    pairs = []
+def in_turn(contender: Step, baseline: Step, budget_s: float) -> float:
+    """Median of the ratios of neighbours."""
+    ratios = []
     end = time.perf_counter() + budget_s
-    while time.perf_counter() < end or len(pairs) < 9:
-        pairs.append((seconds(baseline), seconds(contender)))
-    return (
-        statistics.median(b for b, _ in pairs),
-        statistics.median(c for _, c in pairs),
-        statistics.median(c / b for b, c in pairs),
-        len(pairs),
-    )
+    while time.perf_counter() < end or len(ratios) < 9:
+        base = seconds(baseline)
+        ratios.append(seconds(contender) / base)
+    return statistics.median(ratios)
+
+
+def in_loops(contender: Step, baseline: Step, budget_s: float) -> tuple[float, float, float]:
+    """Median seconds of the contender and of the baseline, and the median of their ratios, over at least 5 rounds."""
+    steps_at_once = max(5, round(LOOP_S / max(seconds(baseline), 1e-6)))
+    taken: list[float] = []
+    base: list[float] = []
+    end = time.perf_counter() + budget_s
+    while time.perf_counter() < end or len(base) < 5:
+        taken.append(_median_of_loop(contender, steps_at_once))
+        base.append(_median_of_loop(baseline, steps_at_once))
+    ratio = statistics.median(own / other for own, other in zip(taken, base, strict=True))
+    return statistics.median(taken), statistics.median(base), ratio
+
+
+def _median_of_loop(step: Step, times: int) -> float:
+    for _ in range(3):
+        step()
+    return statistics.median(seconds(step) for _ in range(times))
 
 
 def peak_bytes(step: Step) -> int:
@@ -195,7 +211,7 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     print(f"torch {torch.__version__}, {platform.processor() or platform.machine()}, {os.cpu_count()} cores,")
     print(f"{arguments.threads} thread(s), {', '.join(f'{k}={v}' for k, v in ALLOCATOR.items())}\n")
-    print("| (B, L, V) | loss | ms | baseline | ms | time ratio | memory ratio | pairs |")
+    print("| (B, L, V) | loss | ms | baseline | ms | in a loop | in turn | memory ratio |")
     print("|---|---|---|---|---|---|---|---|")
     device = arguments.device
     if arguments.crossover:
@@ -212,10 +228,11 @@ def main() -> None:
 def print_rows(shape: tuple[int, int, int], contenders: dict[str, Step], budget_s: float) -> None:
     (base_name, baseline), *others = contenders.items()
     for name, step in others:
-        base_s, step_s, ratio, pairs = median_ratio(step, baseline, budget_s)
+        step_s, base_s, ratio = in_loops(step, baseline, budget_s / 2)
+        turns = in_turn(step, baseline, budget_s / 2)
         memory = peak_bytes(step) / peak_bytes(baseline)
         times = f"{name} | {step_s * 1e3:.2f} | {base_name} | {base_s * 1e3:.2f}"
-        print(f"| {shape} | {times} | {ratio:.2f} | {memory:.3f} | {pairs} |", flush=True)
+        print(f"| {shape} | {times} | {ratio:.2f} | {turns:.2f} | {memory:.3f} |", flush=True)
 
 
 if __name__ == "__main__":

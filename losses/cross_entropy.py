@@ -13,15 +13,15 @@ from torch.nn import functional
 
 IGNORED_TARGET = -100
 
-# What torch.autograd.Function asks itself. Where a version of PyTorch has it no more, its own cross entropy is used.
-_functions_are_transformed = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+#: What torch.autograd.Function asks itself. Where a version of PyTorch has it no more, the answer is yes, always.
+functions_are_transformed = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)  # noqa: SLF001
 
 
 def cross_entropy(scores: Tensor, targets: Tensor, active: Tensor) -> Tensor:
     """-log softmax(scores_i)[targets_i] where active, 0 elsewhere.
 
-    The numbers are those of `torch.nn.functional.cross_entropy(..., reduction="none")`, which is used where functions are
-    transformed or compiled, and where no gradient is asked for.
+    The numbers are those of `torch.nn.functional.cross_entropy(..., reduction="none")`, which is used where functions
+    are transformed or compiled, and where no gradient is asked for.
 
     Args:
         scores: [n, V], float32 or wider.
@@ -32,7 +32,7 @@ def cross_entropy(scores: Tensor, targets: Tensor, active: Tensor) -> Tensor:
     """
     # An ignored target costs nothing, where masking the logits would cost as much as the cross entropy again.
     targets = torch.where(active, targets, IGNORED_TARGET)
-    traced = torch.compiler.is_compiling() or _functions_are_transformed()
+    traced = torch.compiler.is_compiling() or functions_are_transformed()
     if scores.requires_grad and torch.is_grad_enabled() and not traced:
         return _InPlaceBackward.apply(scores, targets, active)  # type: ignore[no-any-return, no-untyped-call]
     return functional.cross_entropy(scores, targets, ignore_index=IGNORED_TARGET, reduction="none")

@@ -12,15 +12,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from losses.cross_entropy import IGNORED_TARGET
+from losses.cross_entropy import IGNORED_TARGET, functions_are_transformed
 from losses.fused_kernel import Gradients, Kernel, kernel_for
 from losses.nll import active_only, at_least_float32, check_mask, masked_token_nll_per_position
 
-#: With fewer logits than these (8 MiB in float32) making them is faster: docs/performance.md.
-FEWEST_LOGITS = 2**21
+#: With fewer logits than these (16 MB in float32) making them is faster: docs/performance.md.
+FEWEST_LOGITS = 4_000_000
 
 #: When `chunk` is not given, one of this many parts of the batch is scored at once, but no fewer positions than these.
-PARTS = 8
+PARTS = 12
 FEWEST_POSITIONS = 128
 
 
@@ -61,7 +61,7 @@ def linear_masked_token_nll(
         mask: [B, L] bool, true where active.
         token_weights: [B, L], W, as `effective_token_weights` makes it. Detached.
         bias: [V] or None.
-        chunk: positions scored at once; None: as fits the size, an eighth of them where the logits are many, which
+        chunk: positions scored at once; None: as fits the size, a twelfth of them where the logits are many, which
             takes about a sixth of the memory.
     Returns: float32 or wider, also under autocast, where the products run in its type.
     Raises: ValueError if the shapes disagree, the mask is not bool or chunk < 1.
@@ -154,16 +154,17 @@ def _nll_and_gradients(rows: _Rows, *, with_gradients: bool) -> Gradients:
         scores = functional.linear(read, rows.weight, rows.bias)
         dtype, scores = scores.dtype, at_least_float32(scores).log_softmax(-1)
         target = targets.unsqueeze(-1)
-        nll.append(-scores.gather(-1, target).squeeze(-1).masked_fill(~active, 0.0))
+        nll.append(scores.gather(-1, target).squeeze(-1))
         if with_gradients:
             # W (softmax - one hot), in the memory of the log-probabilities.
             slope = token_weights.unsqueeze(-1).to(scores.dtype)
             scores = scores.exp_().mul_(slope).scatter_add_(-1, target, -slope).to(dtype)
             to_hidden.append(scores @ rows.weight)
-            to_weight = _added(to_weight, scores.mT @ read)
+            to_weight = _added_product(to_weight, scores.mT, read)
             to_bias = _added(to_bias, scores.sum(0)) if rows.bias is not None else None
         del scores  # before the next chunk's are made
-    return Gradients(torch.cat(nll), torch.cat(to_hidden) if to_hidden else None, to_weight, to_bias)
+    found = active_only(-torch.cat(nll), rows.active)
+    return Gradients(found, torch.cat(to_hidden) if to_hidden else None, to_weight, to_bias)
 
 
 def in_chunks(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, token_weights: Tensor) -> Gradients:
@@ -172,6 +173,13 @@ def in_chunks(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tens
     slopes = token_weights.masked_fill(~active, 0.0)
     rows = _Rows(hidden, weight, bias, targets.clamp(min=0), active, slopes, FEWEST_POSITIONS, None)
     return _nll_and_gradients(rows, with_gradients=True)
+
+
+def _added_product(total: Tensor | None, left: Tensor, right: Tensor) -> Tensor:
+    """The running total of the products of a gradient, in float32 or wider."""
+    if total is None or total.dtype != left.dtype or functions_are_transformed():  # vmap knows no addmm_
+        return _added(total, left @ right)
+    return total.addmm_(left, right)
 
 
 def _added(total: Tensor | None, part: Tensor) -> Tensor:

@@ -28,12 +28,12 @@ class BatchStatistics(NamedTuple):
     """What the reference says of some examples as one batch; every value is finite for every batch.
 
     Attributes:
-        count: how many examples have n_b > 0, at least 1.
+        example_count: how many examples have n_b > 0, at least 1.
         example_weight: mean of `ExampleStatistics.example_weight` over those.
         diagnostics: those that do not change with the model, by their binding names, scalars.
     """
 
-    count: Tensor
+    example_count: Tensor
     example_weight: Tensor
     diagnostics: dict[str, Tensor]
 

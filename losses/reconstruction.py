@@ -138,7 +138,7 @@ def reconstruction_losses(
     matrices = prepared.matrices
     check_mask(mask, nll=nll, reference=matrices[uniform])
     x = active_only(nll, mask)
-    divisors, count = _divisors(config, example_weight_mean, prepared), prepared.batch.count
+    divisors, count = _divisors(config, example_weight_mean, prepared), prepared.batch.example_count
     totals = (prepared.weights * x).sum((1, 2)) / count
     losses = dict(zip(prepared.weightings, totals.unbind(), strict=True))
     terms = {name: _divided(losses[term.weighting], term.divided_by, divisors) for name, term in TERMS.items()}
@@ -164,7 +164,7 @@ def effective_token_weights(
     """
     reference.check_settings(config)
     divisors = _divisors(config, example_weight_mean, reference)
-    return _weighted_sum(reference.matrices, config, divisors) / reference.batch.count
+    return _weighted_sum(reference.matrices, config, divisors) / reference.batch.example_count
 
 
 def effective_token_weight_table(

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from losses.config import Number, ReconstructionLossConfig, TokenAggregation, field_problem
-from losses.nll import active_only, at_least_float32, check_mask, position_divisor
+from losses.nll import active_only, check_mask, position_divisor
 
 #: Diagnostics take no weight to be smaller than this.
 SMALLEST_WEIGHT = 2.0**-23
@@ -164,10 +164,11 @@ def _share(s: Tensor, alpha: Number) -> Tensor:
     Relative to the example's largest surprisal no power overflows, 0^0 = 1 makes alpha = 0 uniform, and an
     example whose surprisals are all 0 is taken as one whose surprisals are all equal.
     """
-    # An exponent of 100 would make an error of 1e-5 out of one rounding in float32.
-    base = s if not isinstance(alpha, Tensor) and alpha in (0, 1) else s.double()
-    largest = amax(base).unsqueeze(-1)
-    return (torch.where(largest > 0, base / largest, 1.0) ** alpha).to(s.dtype)
+    largest = amax(s).unsqueeze(-1)
+    if not isinstance(alpha, Tensor) and alpha == 1:
+        return torch.where(largest > 0, s, 1.0)
+    # In float32 an exponent of 100 would make an error of 1e-5 out of one rounding.
+    return (torch.where(largest > 0, s.double() / largest, 1.0) ** alpha).to(s.dtype)
 
 
 def _inverse(nats: Tensor, epsilon: Number) -> Tensor:

@@ -77,7 +77,7 @@ def test_transformed_functions_are_pytorchs(transform):
 
 def test_without_the_hook_it_is_pytorchs_own(monkeypatch):
     scores, targets, active = setting()
-    monkeypatch.setattr(module, "_functions_are_transformed", lambda: True)
+    monkeypatch.setattr(module, "functions_are_transformed", lambda: True)
     assert cross_entropy(scores, targets, active).grad_fn.name() == "NllLossBackward0"
 
 
