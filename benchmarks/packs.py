@@ -14,7 +14,7 @@ import platform
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -79,28 +79,6 @@ def against(step: Step, alone: Step, budget_s: float) -> tuple[float, float]:
     return statistics.median(s for s, _ in pairs), statistics.median(s / a for s, a in pairs)
 
 
-def share_of_batches(config: dict[str, Any], table: ReferenceTable, device: str) -> Iterator[str]:
-    """The part of a step that gathers its batch, of packs of one and of eight."""
-    plain = training_pack.gather
-    for size in (1, 8):
-        spent = 0.0
-
-        def timed(*arguments: Any) -> Any:
-            nonlocal spent
-            start = time.perf_counter()
-            batch = plain(*arguments)
-            spent += time.perf_counter() - start
-            return batch
-
-        training_pack.gather = timed
-        step = pack_of(size, config, table, device)
-        step()
-        spent = 0.0
-        whole = sum(seconds(step) for _ in range(50))
-        yield f"{spent / whole:.1%}"
-    training_pack.gather = plain
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
@@ -108,10 +86,8 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     print(f"torch {torch.__version__}, {arguments.device}, {platform.machine()}, {os.cpu_count()} cores, one thread\n")
-    print(
-        "| core, batch, width, layers | alone, ms | " + " | ".join(f"pack of {size}" for size in SIZES) + " | batch |"
-    )
-    print("|---" * (len(SIZES) + 3) + "|")
+    print("| core, batch, width, layers | alone, ms | " + " | ".join(f"pack of {size}" for size in SIZES) + " |")
+    print("|---" * (len(SIZES) + 2) + "|")
     for shape in SHAPES:
         config = configuration(*shape)
         with tempfile.TemporaryDirectory() as folder:
@@ -123,8 +99,7 @@ def main() -> None:
             for size in SIZES:
                 _, ratio = against(pack_of(size, config, table, arguments.device), alone, arguments.seconds)
                 gains.append(f"{size / ratio:.2f}x")
-            shares = ", ".join(share_of_batches(config, table, arguments.device))
-        print(f"| {', '.join(map(str, shape))} | {alone_s * 1e3:.1f} | {' | '.join(gains)} | {shares} |", flush=True)
+        print(f"| {', '.join(map(str, shape))} | {alone_s * 1e3:.1f} | {' | '.join(gains)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -174,6 +174,7 @@ def _measure_unless_short(
     say: Callable[[str], None],
 ) -> Measured | None:
     config = trials[0].config
+    say(f"measuring what training some of {len(trials)} trials together would save")
     if workload.steps is not None:
         alone = measure(config, (1,))
         if alone is None or 1 not in alone.costs:
