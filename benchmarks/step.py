@@ -2,8 +2,9 @@
 
     python benchmarks/step.py [--steps 200]
 
-One thread; processor time, medians over the steps. "Batch" is the gathering of its examples, "rest" the gradients'
-norms and clipping and the one read of what came of the step.
+One thread; processor time, the median of a step and shares of the sum over all steps (examples are read for many steps
+at once). "Batch" is the reading of its examples, "rest" the gradients' norms and clipping and the one read of what came
+of the step.
 """
 
 from __future__ import annotations
@@ -60,21 +61,17 @@ def clocked() -> Iterator[dict[str, float]]:
 
 
 def shares(step: Callable[[], None], steps: int) -> tuple[float, dict[str, float]]:
-    """Median seconds of a step, and the median share of each part."""
+    """Median seconds of a step, and the share of each part in all steps."""
     for _ in range(5):
         step()
-    wholes, parts = [], []
-    for _ in range(steps):
-        with clocked() as spent:
+    wholes = []
+    with clocked() as spent:
+        for _ in range(steps):
             start = time.process_time()
             step()
             wholes.append(time.process_time() - start)
-        parts.append({**spent, "rest": wholes[-1] - sum(spent.values())})
-    every = [*PARTS, "rest"]
-    pairs = list(zip(parts, wholes, strict=True))
-    return statistics.median(wholes), {
-        name: statistics.median(own[name] / whole for own, whole in pairs) for name in every
-    }
+    parts = {**spent, "rest": sum(wholes) - sum(spent.values())}
+    return statistics.median(wholes), {name: part / sum(wholes) for name, part in parts.items()}
 
 
 def main() -> None:

@@ -6,8 +6,8 @@ import torch
 
 from ablate.workloads import find_workload
 from ablate.workloads.contract import Trial
+from ablate.workloads.sequence_vae.batches import data_order, length_buckets
 from ablate.workloads.sequence_vae.train_step import Batch
-from ablate.workloads.sequence_vae.trial_setup import data_order, length_buckets
 from ablate.workloads.synthetic_sequences.workload import train
 from tests.workloads.conftest import EVALUATION, tiny
 

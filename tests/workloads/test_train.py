@@ -8,11 +8,12 @@ import torch
 from ablate.errors import StudyError
 from ablate.workloads import find_workload
 from ablate.workloads.contract import Trial, TrialDiverged, TrialStopped
+from ablate.workloads.sequence_vae.batches import data_order
 from ablate.workloads.sequence_vae.checkpoint import FILE
 from ablate.workloads.sequence_vae.model_pack import ModelPack
 from ablate.workloads.sequence_vae.train_step import Batch, MemberStep, pack_losses
 from ablate.workloads.sequence_vae.training_member import evaluation_steps, report_steps
-from ablate.workloads.sequence_vae.trial_setup import data_order, set_up, trial_settings
+from ablate.workloads.sequence_vae.trial_setup import set_up, trial_settings
 from ablate.workloads.synthetic_sequences.workload import scales, train
 from tests.workloads.conftest import EVALUATION, tiny
 

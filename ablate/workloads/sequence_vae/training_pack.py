@@ -49,12 +49,9 @@ def train_together(pack: ModelPack, setups: Sequence[Setup], steps: Sequence[int
 
 def gather(setups: Sequence[Setup], steps: Sequence[int]) -> Batch:
     """The examples of each trial's step, from the one table that they share."""
-    first = setups[0]
-    rows = torch.stack([torch.from_numpy(own.rows(step)) for own, step in zip(setups, steps, strict=True)])
-    tokens, mask = (t[rows.flatten()].view(*rows.shape, -1) for t in (first.train.tokens, first.train.mask))
-    weights = torch.stack([own.weights[part] for own, part in zip(setups, rows, strict=True)])
-    batch = Batch(tokens.to(first.device).long(), mask.to(first.device), weights.to(first.device))
-    return batch.trimmed() if first.settings.training.length_buckets > 1 else batch
+    read = [own.batches(step) for own, step in zip(setups, steps, strict=True)]
+    batch = Batch(*(torch.stack(part) for part in zip(*read, strict=True)))
+    return batch.trimmed() if setups[0].settings.training.length_buckets > 1 else batch
 
 
 def _follow(pack: ModelPack, objectives: Tensor, clip_norms: Sequence[float | None]) -> tuple[list[float], list[float]]:

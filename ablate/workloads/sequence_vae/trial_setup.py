@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from torch import Generator
 
 from ablate.workloads.contract import Trial
+from ablate.workloads.sequence_vae.batches import BatchReader, batch_rows
 from ablate.workloads.sequence_vae.checkpoint import Progress, State
-from ablate.workloads.sequence_vae.config import Training, TrialSettings
+from ablate.workloads.sequence_vae.config import TrialSettings
 from ablate.workloads.sequence_vae.evaluation import HeldOut, held_out
 from ablate.workloads.sequence_vae.model import SequenceVAE, seeded
 from ablate.workloads.sequence_vae.objective import (
@@ -57,6 +58,12 @@ class Setup:
         """The evaluated splits by metric prefix."""
         return self.open_held_out()
 
+    @functools.cached_property
+    def batches(self) -> BatchReader:
+        """What a step's examples are read by."""
+        size = self.settings.training.batch_size
+        return BatchReader(self.rows, size, self.train, self.weights, self.device)
+
 
 def trial_settings(config: Mapping[str, Any]) -> TrialSettings:
     """The sections of a configuration that the trainer reads."""
@@ -76,13 +83,13 @@ def set_up(settings: TrialSettings, table: ReferenceTable, trial: Trial, device:
     model.to(device)
     latent, dropout = (Generator().manual_seed(trial.stream_seed(name)) for name in ("latent_sampling", "dropout"))
     drops = settings.model.dropout > 0 or settings.model.token_dropout > 0
-    seed = trial.stream_seed("evaluation")
+    seed, lengths = trial.stream_seed("evaluation"), np.asarray(table.lengths[table.splits["train"]])
     setup = Setup(
         settings,
         _objective(settings, stack, train),
         train,
         stack.reference.token_weights(stack.config, stack.example_weight_mean),
-        _batches(trial.stream_seed("data_order"), settings.training, np.asarray(table.lengths[table.splits["train"]])),
+        batch_rows(trial.stream_seed("data_order"), settings.training, lengths),
         lambda: {prefix: held_out(table, name, model, stack.config, seed) for prefix, name in HELD_OUT.items()},
         Streams(latent, dropout if drops else None),
         device,
@@ -91,47 +98,6 @@ def set_up(settings: TrialSettings, table: ReferenceTable, trial: Trial, device:
     identity = hashlib.sha256(f"{table.sha256} {settings.model_dump_json()}".encode()).hexdigest()
     generators = {"latent_sampling": latent, "dropout": dropout}
     return State(model, {}, generators, identity, Progress()), setup
-
-
-def data_order(seed: int, examples: int, batch_size: int) -> Callable[[int], NDArray[np.int64]]:
-    """Step (from 0) -> rows of its batch: consecutive places of one permutation of the examples after another.
-
-    Permutation e depends on (seed, e) alone, so any step can be asked for at any time.
-    """
-
-    @functools.lru_cache(maxsize=2)
-    def permutation(epoch: int) -> NDArray[np.int64]:
-        return np.random.default_rng([seed, epoch]).permutation(examples)
-
-    def rows(step: int) -> NDArray[np.int64]:
-        places = np.arange(step * batch_size, (step + 1) * batch_size)
-        epochs = range(places[0] // examples, places[-1] // examples + 1)
-        return np.concatenate([permutation(e)[places[places // examples == e] % examples] for e in epochs])
-
-    return rows
-
-
-def length_buckets(
-    rows: Callable[[int], NDArray[np.int64]], lengths: NDArray[np.integer], batches: int, seed: int
-) -> Callable[[int], NDArray[np.int64]]:
-    """As `data_order`, the sequences of so many batches in a row regrouped into batches of similar length.
-
-    They stand by length, are cut into batches and these are shuffled: every epoch still sees each example once, and
-    the mean of these batches is that of the ones they are made of.
-    """
-
-    @functools.lru_cache(maxsize=2)
-    def pool(number: int) -> NDArray[np.int64]:
-        drawn = np.concatenate([rows(number * batches + place) for place in range(batches)])
-        by_length = drawn[np.argsort(lengths[drawn], kind="stable")].reshape(batches, -1)
-        return np.asarray(by_length[np.random.default_rng([seed, number, 1]).permutation(batches)])
-
-    return lambda step: pool(step // batches)[step % batches]
-
-
-def _batches(seed: int, training: Training, lengths: NDArray[np.integer]) -> Callable[[int], NDArray[np.int64]]:
-    rows = data_order(seed, len(lengths), training.batch_size)
-    return rows if training.length_buckets == 1 else length_buckets(rows, lengths, training.length_buckets, seed)
 
 
 def _objective(settings: TrialSettings, stack: ReconstructionObjective, train: Split) -> Objective:
