@@ -55,7 +55,7 @@ def linear_masked_token_nll(
     numbers (`losses.fused_kernel`). First derivatives only, but in the plain way.
 
     Args:
-        hidden: [B, L, H]. NaN or Inf where inactive leave every value right; their gradient is then not defined.
+        hidden: [B, L, H]. NaN or Inf where inactive leave every value right; as in the plain way, no gradient is.
         weight: [V, H], the output matrix.
         targets: [B, L] int64. Read only where active.
         mask: [B, L] bool, true where active.
@@ -148,10 +148,9 @@ def _nll_and_gradients(rows: _Rows, *, with_gradients: bool) -> Gradients:
     nll, to_hidden = [], []
     to_weight: Tensor | None = None
     to_bias: Tensor | None = None
-    columns = (rows.hidden, rows.targets, rows.active, rows.token_weights)
-    for hidden, targets, active, token_weights in zip(*(torch.split(c, rows.chunk) for c in columns), strict=True):
-        read = hidden.masked_fill(~active.unsqueeze(-1), 0.0)
-        scores = functional.linear(read, rows.weight, rows.bias)
+    columns = (rows.hidden, rows.targets, rows.token_weights)
+    for hidden, targets, token_weights in zip(*(torch.split(c, rows.chunk) for c in columns), strict=True):
+        scores = functional.linear(hidden, rows.weight, rows.bias)
         dtype, scores = scores.dtype, at_least_float32(scores).log_softmax(-1)
         target = targets.unsqueeze(-1)
         nll.append(scores.gather(-1, target).squeeze(-1))
@@ -160,7 +159,7 @@ def _nll_and_gradients(rows: _Rows, *, with_gradients: bool) -> Gradients:
             slope = token_weights.unsqueeze(-1).to(scores.dtype)
             scores = scores.exp_().mul_(slope).scatter_add_(-1, target, -slope).to(dtype)
             to_hidden.append(scores @ rows.weight)
-            to_weight = _added_product(to_weight, scores.mT, read)
+            to_weight = _added_product(to_weight, scores.mT, hidden)
             to_bias = _added(to_bias, scores.sum(0)) if rows.bias is not None else None
         del scores  # before the next chunk's are made
     found = active_only(-torch.cat(nll), rows.active)
