@@ -41,8 +41,8 @@ def cross_entropy(scores: Tensor, targets: Tensor, active: Tensor) -> Tensor:
 class _InPlaceBackward(torch.autograd.Function):
     """The log-probabilities are no saved tensors of autograd's: the first backward overwrites them.
 
-    A second one (`retain_graph`), or one that is differentiated itself, makes them again from the scores. Forward
-    derivatives are those of `torch.func`.
+    A second one (`retain_graph`), or one that is itself differentiated or mapped over many slopes, makes them again
+    from the scores. Forward derivatives are those of `torch.func`.
     """
 
     @staticmethod
@@ -56,7 +56,7 @@ class _InPlaceBackward(torch.autograd.Function):
         # slopes_i (softmax(scores_i) - one hot)
         slopes = torch.where(ctx.active, slopes, 0.0).unsqueeze(-1)
         log_p, ctx.log_p = ctx.log_p, None
-        if log_p is None or torch.is_grad_enabled():
+        if log_p is None or torch.is_grad_enabled() or functions_are_transformed():
             (scores,) = ctx.saved_tensors
             gradient = scores.log_softmax(-1).exp() * slopes
         else:

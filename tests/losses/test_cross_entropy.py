@@ -57,6 +57,14 @@ def test_a_gradient_after_one_that_was_differentiated():
     assert torch.equal(differentiable, plain)
 
 
+def test_many_slopes_at_once():
+    scores, targets, active = setting()
+    nll, expected = cross_entropy(scores, targets, active), by_pytorch(scores, targets, active)
+    slopes = torch.rand(3, 12, dtype=torch.float64)
+    (got,), (exact,) = (torch.autograd.grad(x, scores, slopes, is_grads_batched=True) for x in (nll, expected))
+    torch.testing.assert_close(got, exact)
+
+
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own, for forward derivatives
 @pytest.mark.parametrize("transform", ["vmap", "jacrev", "jacfwd", "compile"])
 def test_transformed_functions_are_pytorchs(transform):
