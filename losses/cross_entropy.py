@@ -16,6 +16,9 @@ IGNORED_TARGET = -100
 #: What torch.autograd.Function asks itself. Where a version of PyTorch has it no more, the answer is yes, always.
 functions_are_transformed = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)  # noqa: SLF001
 
+# Whether there are many in one, as `torch.autograd.grad(..., is_grads_batched=True)` has them; nothing in place then.
+_are_many = getattr(torch._C._functorch, "is_legacy_batchedtensor", lambda _: True)  # noqa: SLF001
+
 
 def cross_entropy(scores: Tensor, targets: Tensor, active: Tensor) -> Tensor:
     """-log softmax(scores_i)[targets_i] where active, 0 elsewhere.
@@ -56,7 +59,7 @@ class _InPlaceBackward(torch.autograd.Function):
         # slopes_i (softmax(scores_i) - one hot)
         slopes = torch.where(ctx.active, slopes, 0.0).unsqueeze(-1)
         log_p, ctx.log_p = ctx.log_p, None
-        if log_p is None or torch.is_grad_enabled() or functions_are_transformed():
+        if log_p is None or torch.is_grad_enabled() or _are_many(slopes):
             (scores,) = ctx.saved_tensors
             gradient = scores.log_softmax(-1).exp() * slopes
         else:
