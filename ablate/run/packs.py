@@ -24,9 +24,8 @@ class Packs:
 
     Attributes:
         key: what trials that can train together have in common; None for one that cannot.
-        size: so many trials a pack, if there are as many.
-        sizes: where `size` is None: the most trials a pack, by key; 1 for a key that is not there. Trials are then
-            shared out evenly among the workers.
+        size: the most trials a pack. Trials are shared out evenly among the workers.
+        sizes: where `size` is None: that by key; 1 for a key that is not there.
         slots: how many workers run at once.
     """
 
@@ -67,8 +66,6 @@ class Packs:
 
     def _share(self, key: str, most: int, count: int) -> int:
         """How many of `count` trials the next pack gets: of 20 for two workers and 8 at most, four times 5."""
-        if self.size is not None:
-            return self.size
         wave = self._waves.get(key)
         if wave is None or wave.packs_left == 0:
             slots = self.slots()

@@ -119,7 +119,7 @@ def _packs(invocation: Invocation, todo: Sequence[PlannedTrial], session: Sessio
         return Packs()
     key, size = pack_key_of(invocation.workload), invocation.spec.run.pack
     if size != "auto":
-        return Packs(key, size)
+        return Packs(key, size, slots=session.slots)
     if invocation.workload.pack_costs is None or invocation.stop.reason:
         return Packs()
     folders, reference = invocation.import_path, invocation.folder.reference

@@ -24,17 +24,15 @@ factors:
 designs: [{{one_at_a_time: [fault]}}]
 seeds: {{count: {seeds}}}
 metrics: {{primary: {{name: loss}}}}
-run: {{pack: {pack}, max_failure_rate: 1.0, retries: 1, timeout_s: {timeout}}}
+run: {{pack: {pack}, max_concurrent: {workers}, max_failure_rate: 1.0, retries: 1, timeout_s: {timeout}}}
 """
 
 
 def write(place, faults=("none", "other"), *, seeds=1, steps=3, sleep=0.0, timeout="null", pack=8):
+    numbers = {"seeds": seeds, "steps": steps, "sleep": sleep, "timeout": timeout, "pack": pack}
+    workers = "auto" if pack == "auto" else 1
     log = place.path / "executions.txt"
-    place.write(
-        STUDY.format(
-            faults=", ".join(faults), seeds=seeds, steps=steps, sleep=sleep, log=log, timeout=timeout, pack=pack
-        )
-    )
+    place.write(STUDY.format(faults=", ".join(faults), log=log, workers=workers, **numbers))
 
 
 def test_each_member_of_a_pack_ends_as_its_own_doing_says(packed_place):

@@ -300,10 +300,11 @@ def test_what_cannot_be_trained_together_goes_alone(make):
         (9, 1, 4, [3, 3, 3]),
     ],
 )
-def test_measured_packs_leave_no_worker_idle(make, count, slots, most, sizes):
+@pytest.mark.parametrize("measured", [True, False])
+def test_packs_leave_no_worker_idle(make, count, slots, most, sizes, measured):
     names = [f"{i:02d}" for i in range(count)]
-    packs = Packs(lambda trial: "alike", None, {"alike": most}, lambda: slots)
-    queue, _ = make(names, packs=packs)
+    of = (None, {"alike": most}) if measured else (most, {})
+    queue, _ = make(names, packs=Packs(lambda trial: "alike", *of, lambda: slots))
     found = []
     while assignments := queue.next_assignments():
         found.append(assignments)
