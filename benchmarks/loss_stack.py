@@ -44,7 +44,7 @@ from losses import (
     reconstruction_losses,
 )
 from losses.fused_kernel import kernel_for
-from losses.linear_nll import FEWEST_POSITIONS, PARTS, in_chunks
+from losses.linear_nll import in_chunks, positions_at_once
 
 SHAPES = [(128, 32, 64), (64, 64, 1000), (16, 128, 32000)]
 LARGE_VOCABULARIES = [(64, 64, 1000), (16, 128, 32000)]
@@ -216,8 +216,7 @@ def main() -> None:
     device = arguments.device
     if arguments.crossover:
         for shape in SIZES:  # with the chunk that is taken for large sizes
-            chunk = max(FEWEST_POSITIONS, shape[0] * shape[1] // PARTS)
-            print_rows(shape, linear_steps(*shape, device, chunk), arguments.seconds)
+            print_rows(shape, linear_steps(*shape, device, positions_at_once(shape[0] * shape[1])), arguments.seconds)
         return
     for shape in SHAPES:
         print_rows(shape, steps(*shape, device), arguments.seconds)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from losses.cross_entropy import IGNORED_TARGET
+from losses.cross_entropy import IGNORED_TARGET, functions_are_transformed
 
 
 class Gradients(NamedTuple):
@@ -43,8 +43,7 @@ def kernel_for(hidden: Tensor, own: Kernel) -> Kernel | None:
 
     It is never used off CUDA, nor under torch.compile or a transform of torch.func, which cannot see into it.
     """
-    transformed = torch._C._are_functorch_transforms_active()  # noqa: SLF001 - torch has no public name for it
-    if not hidden.is_cuda or torch.compiler.is_compiling() or transformed:
+    if not hidden.is_cuda or functions_are_transformed():
         return None
     products = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else hidden.dtype
     return _tried(own, hidden.device, hidden.dtype, products)

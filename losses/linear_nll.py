@@ -6,6 +6,7 @@ gradient is made in the forward, chunk by chunk: no [B, L, V] logits are kept, a
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -57,7 +58,7 @@ def linear_masked_token_nll(
     Args:
         hidden: [B, L, H]. NaN or Inf where inactive leave every value right; as in the plain way, no gradient is.
         weight: [V, H], the output matrix.
-        targets: [B, L] int64. Read only where active.
+        targets: [B, L] int64. Read only where active; x is 0 for the target -100.
         mask: [B, L] bool, true where active.
         token_weights: [B, L], W, as `effective_token_weights` makes it. Detached.
         bias: [V] or None.
@@ -80,7 +81,7 @@ def linear_masked_token_nll(
     if chunk is None and mask.numel() * vocabulary < FEWEST_LOGITS:
         nll = masked_token_nll_per_position(functional.linear(hidden, weight, bias), targets, mask)
         return LinearNll(nll.detach(), (active_only(token_weights.detach(), mask) * nll).sum())
-    active = mask.flatten()
+    active = (mask & (targets != IGNORED_TARGET)).flatten()
     rows = _Rows(
         hidden.flatten(0, 1),
         weight,
@@ -88,7 +89,7 @@ def linear_masked_token_nll(
         targets.flatten().masked_fill(~active, 0),
         active,
         token_weights.detach().flatten().masked_fill(~active, 0.0),
-        chunk or max(FEWEST_POSITIONS, -(-active.numel() // PARTS)),
+        chunk or positions_at_once(active.numel()),
         kernel_for(hidden, in_chunks) if chunk is None else None,
     )
     if torch.is_grad_enabled() and any(t.requires_grad for t in (hidden, weight, bias) if t is not None):
@@ -164,6 +165,11 @@ def _nll_and_gradients(rows: _Rows, *, with_gradients: bool) -> Gradients:
         del scores  # before the next chunk's are made
     found = active_only(-torch.cat(nll), rows.active)
     return Gradients(found, torch.cat(to_hidden) if to_hidden else None, to_weight, to_bias)
+
+
+def positions_at_once(positions: int) -> int:
+    """The chunk in which so many positions are scored where none is given."""
+    return max(FEWEST_POSITIONS, math.ceil(positions / PARTS))
 
 
 def in_chunks(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, token_weights: Tensor) -> Gradients:

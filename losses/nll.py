@@ -21,7 +21,7 @@ def masked_token_nll_per_position(logits: Tensor, targets: Tensor, mask: Tensor)
 
     Args:
         logits: [B, L, V], aligned: logits[b, t] scores targets[b, t]. bf16 and fp16 are scored in float32.
-        targets: [B, L] int64. Read only where active; may hold anything elsewhere.
+        targets: [B, L] int64. Read only where active; may hold anything elsewhere. x is 0 for the target -100.
         mask: [B, L] bool, true where active.
     Returns: [B, L], nats, float32 or wider.
     Raises: ValueError if the shapes disagree or the mask is not bool.

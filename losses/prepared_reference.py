@@ -21,7 +21,22 @@ _SETTINGS = (
     "inverse_surprisal_token_weight_epsilon",
     "token_aggregation",
 )
-_FIRST_MAXIMUM = ExampleStatistics._fields.index("share_max")
+_EXAMPLE_WEIGHT, _FIRST_DIAGNOSTIC, _FIRST_MAXIMUM = map(
+    ExampleStatistics._fields.index, ("example_weight", "concentration", "share_max")
+)
+_FAMILIES = 2
+
+#: The diagnostics of a batch that the reference alone decides: means over examples, largest weights, their ratios.
+REFERENCE_DIAGNOSTICS = (
+    "token_concentration_factor",
+    "inverse_token_base_scale_factor",
+    "token_weighting/effective_token_count_mean",
+    "inverse_token_weighting/effective_token_count_mean",
+    "token_weighting/weight_max",
+    "inverse_token_weighting/weight_max",
+    "token_weighting/weight_ratio_max_min",
+    "inverse_token_weighting/weight_ratio_max_min",
+)
 
 
 class BatchStatistics(NamedTuple):
@@ -30,12 +45,12 @@ class BatchStatistics(NamedTuple):
     Attributes:
         example_count: how many examples have n_b > 0, at least 1.
         example_weight: mean of `ExampleStatistics.example_weight` over those.
-        diagnostics: those that do not change with the model, by their binding names, scalars.
+        diagnostics: [8], those that do not change with the model, in the order of REFERENCE_DIAGNOSTICS.
     """
 
     example_count: Tensor
     example_weight: Tensor
-    diagnostics: dict[str, Tensor]
+    diagnostics: Tensor
 
 
 @dataclass(frozen=True)
@@ -136,16 +151,7 @@ def _batch_statistics(examples: Tensor) -> BatchStatistics:
     totals = examples[:_FIRST_MAXIMUM].sum(1)
     maxima = amax(examples[_FIRST_MAXIMUM:])
     count = totals[0].clamp(min=1)
-    of_batch = ExampleStatistics(*(totals / count).unbind(), *maxima.unbind())
-    share_ratio, inverse_ratio = (maxima[:2] * maxima[2:]).unbind()
-    diagnostics = {
-        "token_concentration_factor": of_batch.concentration,
-        "inverse_token_base_scale_factor": of_batch.base_scale,
-        "token_weighting/weight_max": of_batch.share_max,
-        "token_weighting/weight_ratio_max_min": share_ratio,
-        "token_weighting/effective_token_count_mean": of_batch.share_effective_count,
-        "inverse_token_weighting/weight_max": of_batch.inverse_max,
-        "inverse_token_weighting/weight_ratio_max_min": inverse_ratio,
-        "inverse_token_weighting/effective_token_count_mean": of_batch.inverse_effective_count,
-    }
-    return BatchStatistics(count, of_batch.example_weight, diagnostics)
+    means = totals / count
+    ratios = maxima[:_FAMILIES] * maxima[_FAMILIES:]
+    diagnostics = torch.cat([means[_FIRST_DIAGNOSTIC:], maxima[:_FAMILIES], ratios])
+    return BatchStatistics(count, means[_EXAMPLE_WEIGHT], diagnostics)

@@ -16,6 +16,7 @@ from torch import Tensor
 from losses.config import Number, ReconstructionLossConfig
 from losses.nll import active_only, check_mask
 from losses.prepared_reference import (
+    REFERENCE_DIAGNOSTICS,
     PreparedReference,
     Weighting,
     concatenate_references,
@@ -142,11 +143,13 @@ def reconstruction_losses(
     totals = (prepared.weights * x).sum((1, 2)) / count
     losses = dict(zip(prepared.weightings, totals.unbind(), strict=True))
     terms = {name: _divided(losses[term.weighting], term.divided_by, divisors) for name, term in TERMS.items()}
+    # In memory of their own: whoever adds them up must not change the reference.
+    detached = torch.cat([prepared.batch.diagnostics, totals.detach()]).unbind()
+    base_losses = dict(zip(prepared.weightings, detached[len(REFERENCE_DIAGNOSTICS) :], strict=True))
     diagnostics = {
-        # A clone, since torch.compile cannot return a value and the same value detached.
-        "token_weighted_base_loss": losses[surprisal_share].detach().clone(),
-        "inverse_token_weighted_base_loss": losses[inverse_surprisal].detach(),
-        **prepared.batch.diagnostics,
+        "token_weighted_base_loss": base_losses[surprisal_share],
+        "inverse_token_weighted_base_loss": base_losses[inverse_surprisal],
+        **dict(zip(REFERENCE_DIAGNOSTICS, detached, strict=False)),
     }
     weights = _weighted_sum(matrices, config, divisors) / count
     return ReconstructionLosses(terms, diagnostics, (weights * x).sum(), weights)

@@ -41,7 +41,7 @@ def surprisal_share_token_weights(surprisal: Tensor, mask: Tensor, alpha: Number
     _check(surprisal, mask, "token_weight_alpha", alpha)
     s = _clean(surprisal, mask)
     weights, _ = _mean_one(_share(s, alpha), mask.to(s.dtype))
-    return weights
+    return weights.detach()
 
 
 def inverse_surprisal_token_weights(surprisal: Tensor, mask: Tensor, epsilon: Number) -> Tensor:
@@ -60,7 +60,7 @@ def inverse_surprisal_token_weights(surprisal: Tensor, mask: Tensor, epsilon: Nu
     _check(surprisal, mask, "inverse_surprisal_token_weight_epsilon", epsilon)
     s = _clean(surprisal, mask)
     weights, _ = _mean_one(_inverse(s, epsilon), mask.to(s.dtype))
-    return weights
+    return weights.detach()
 
 
 class ReferenceWeights(NamedTuple):
@@ -130,12 +130,11 @@ def reference_weights(
     # Share, uniform and inverse weights go through the same steps, as one tensor [3, n, L].
     weights, count = _mean_one(torch.stack([_share(s, config.token_weight_alpha), active, inverse]), active)
     totals = (weights * s).sum(-1)
-    # Of neighbours: kappa is share over uniform, gamma uniform over inverse. 1 where both are 0; >= 1 but for rounding.
-    divisible = totals + torch.finfo(s.dtype).tiny
-    factors = (divisible[:2] / divisible[1:]).clamp(min=1)
+    # Of neighbours: kappa is share over uniform, gamma uniform over inverse. 1 for 0 / 0; >= 1 but for rounding.
+    factors = (totals[:2] / totals[1:]).nan_to_num(nan=1.0).clamp(min=1)
     present, reference_loss = count.clamp(max=1), _aggregated(totals[1], count, config.token_aggregation)
     example = present * _inverse(reference_loss, config.example_inverse_surprisal_epsilon)
-    example = example * _bounded(example_weight_unit(config))
+    example = example * _bounded(example_weight_unit(config), s.dtype)
 
     by_family = weights[::2]
     effective_counts = count.square() / by_family.square().sum(-1).clamp(min=1)
@@ -166,17 +165,19 @@ def _share(s: Tensor, alpha: Number) -> Tensor:
     """
     largest = amax(s).unsqueeze(-1)
     if not isinstance(alpha, Tensor) and alpha == 1:
-        return torch.where(largest > 0, s, 1.0)
+        return torch.where(largest > 0, s / largest, 1.0)
     # In float32 an exponent of 100 would make an error of 1e-5 out of one rounding.
     return (torch.where(largest > 0, s.double() / largest, 1.0) ** alpha).to(s.dtype)
 
 
 def _inverse(nats: Tensor, epsilon: Number) -> Tensor:
-    return (nats + _bounded(epsilon)).clamp(min=SMALLEST_SURPRISAL).reciprocal()
+    return (nats + _bounded(epsilon, nats.dtype)).clamp(min=SMALLEST_SURPRISAL).reciprocal()
 
 
-def _bounded(epsilon: Number) -> Number:
-    return epsilon.clamp(max=LARGEST_EPSILON) if isinstance(epsilon, Tensor) else min(epsilon, LARGEST_EPSILON)
+def _bounded(epsilon: Number, dtype: torch.dtype) -> Number:
+    if isinstance(epsilon, Tensor):
+        return epsilon.to(dtype).clamp(max=LARGEST_EPSILON)
+    return min(epsilon, LARGEST_EPSILON)
 
 
 def _mean_one(weights: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.autograd import forward_ad
 from torch.nn import functional
 
 from losses import cross_entropy as module
@@ -55,6 +56,65 @@ def test_a_gradient_after_one_that_was_differentiated():
     (plain,) = torch.autograd.grad(nll, scores)
     assert differentiable.requires_grad
     assert torch.equal(differentiable, plain)
+
+
+def test_the_ignored_target_is_ignored_where_active_too():
+    scores, targets, active = setting()
+    targets = targets.masked_fill(torch.arange(12) % 5 == 1, -100)
+    nll = cross_entropy(scores, targets, active)
+    (gradient,) = torch.autograd.grad(nll.sum(), scores)
+    ignored = targets == -100
+    assert (ignored & active).any()
+    assert not nll[ignored].any()
+    assert not gradient[ignored].any()
+    assert gradient[active & ~ignored].any(-1).all()
+
+
+def test_the_scores_may_change_once_they_are_scored():
+    scores, targets, active = setting()
+    doubled = scores * 2
+    nll = cross_entropy(doubled, targets, active)
+    doubled.detach().zero_()
+    (first,) = torch.autograd.grad(nll.sum(), scores, retain_graph=True)
+    (again,) = torch.autograd.grad(nll.sum(), scores, create_graph=True)
+    (exact,) = torch.autograd.grad(by_pytorch(scores * 2, targets, active).sum(), scores)
+    torch.testing.assert_close(first, exact)
+    torch.testing.assert_close(again, exact)
+
+
+def test_a_backward_inside_of_a_transform():
+    scores, targets, active = setting()
+    slopes = torch.rand(3, 12, dtype=torch.float64)
+
+    def gradients(function):
+        nll = function(scores, targets, active)
+        return torch.func.vmap(lambda own: torch.autograd.grad(nll, scores, own, retain_graph=True)[0])(slopes)
+
+    torch.testing.assert_close(gradients(cross_entropy), gradients(by_pytorch))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own, for forward derivatives
+def test_forward_derivatives():
+    scores, targets, active = setting()
+    tangent = torch.rand_like(scores)
+
+    def derivative(function):
+        with forward_ad.dual_level():
+            return forward_ad.unpack_dual(function(forward_ad.make_dual(scores, tangent), targets, active)).tangent
+
+    torch.testing.assert_close(derivative(cross_entropy), derivative(by_pytorch))
+
+
+@pytest.mark.parametrize("function", [cross_entropy, by_pytorch])
+def test_one_tensor_of_the_scores_size_is_saved(function):
+    scores, targets, active = setting(torch.float32, vocabulary=4096)
+    saved = {}
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda tensor: saved.update({tensor.data_ptr(): tensor.nbytes}) or tensor, lambda tensor: tensor
+    ):
+        nll = function(scores * 1.0, targets, active)
+    assert [size for size in saved.values() if size > scores.nbytes / 100] == [scores.nbytes]
+    assert nll.requires_grad
 
 
 def test_many_slopes_at_once():

@@ -179,6 +179,20 @@ def test_vmap_over_models():
 
 
 @CHUNKS
+def test_the_ignored_target_is_ignored_where_active_too(chunk):
+    data, targets, leaves = setting()
+    targets = targets.masked_fill(torch.arange(7) % 3 == 0, -100)
+    weights = torch.rand(data.mask.shape, dtype=torch.float64)
+    linear = linear_masked_token_nll(*leaves[:2], targets, data.mask, weights, bias=leaves[2], chunk=chunk)
+    assert not linear.nll[targets == -100].any()
+    nll, _ = plain(data, targets, leaves)
+    objective = (torch.where(data.mask, weights, 0.0) * nll).sum()
+    torch.testing.assert_close(linear.objective, objective)
+    for got, exact in zip(gradients(linear.objective, leaves), gradients(objective, leaves), strict=True):
+        torch.testing.assert_close(got, exact)
+
+
+@CHUNKS
 def test_token_weights_of_another_type(chunk):
     data, targets, leaves = setting(torch.float32)
     weights = torch.rand(data.mask.shape, dtype=torch.float64)

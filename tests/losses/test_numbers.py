@@ -16,6 +16,9 @@ SURPRISALS = {
     "one of many": lambda s: 1e4 * (torch.arange(s.shape[1]) == 0) + 0 * s,
     "twelve decades": lambda s: 10 ** (12 * s - 8),
     "close together": lambda s: 1000 + s,
+    "subnormal": lambda s: torch.full_like(s, 1e-39),
+    "next to nothing": lambda s: 1e-37 * (1 + 8 * s),
+    "two of next to nothing": lambda s: 1e-36 * (torch.arange(s.shape[1]) < 2) + 0 * s,
 }
 
 

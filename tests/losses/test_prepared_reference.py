@@ -30,6 +30,16 @@ def test_a_batch_of_it_by_any_index():
         assert torch.equal(part.examples, prepared.examples[:, 1:4])
 
 
+def test_who_adds_up_diagnostics_leaves_the_reference_alone():
+    data = batch()
+    prepared = prepare_reference(data.surprisal, data.mask, CONFIG)
+    first = reconstruction_losses(data.nll, data.mask, prepared, CONFIG).diagnostics
+    before = values(first)
+    for value in first.values():
+        value += 1.0
+    assert values(reconstruction_losses(data.nll, data.mask, prepared, CONFIG).diagnostics) == before
+
+
 def test_statistics_of_each_example():
     data = batch()
     statistics = prepare_reference(data.surprisal, data.mask, CONFIG).statistics

@@ -56,7 +56,16 @@ def test_dtype_is_the_surprisals_or_float32(function, dtype):
     assert function(SURPRISAL.to(dtype), MASK, 1.0).dtype == wider
 
 
-@pytest.mark.parametrize("epsilon", [5e-324, 1e-300, 1e-30, 1e300])
+@pytest.mark.parametrize("function", [surprisal_share_token_weights, inverse_surprisal_token_weights])
+def test_weights_are_detached_from_their_setting(function):
+    assert not function(SURPRISAL, MASK, torch.tensor(0.7, requires_grad=True)).requires_grad
+
+
+EPSILONS = [5e-324, 1e-300, 1e-30, 1e300]
+TENSORS = [torch.tensor(1e300, dtype=torch.float64), torch.tensor(1e38), torch.tensor(6e4, dtype=torch.float16)]
+
+
+@pytest.mark.parametrize("epsilon", [*EPSILONS, *TENSORS])
 def test_no_epsilon_overflows(epsilon):
     weights = inverse_surprisal_token_weights(SURPRISAL.float(), MASK, epsilon)
     assert weights.isfinite().all()
