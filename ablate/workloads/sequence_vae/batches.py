@@ -20,7 +20,7 @@ POSITIONS_AT_ONCE = 2**18
 
 
 class BatchReader:
-    """The examples of a trial's steps, read for many steps at a time: one small batch takes as long as they do."""
+    """The examples of a trial's steps, read for many steps at a time: 32 batches take 4 to 12 times as long as one."""
 
     def __init__(
         self,
