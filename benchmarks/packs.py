@@ -14,7 +14,7 @@ import platform
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +79,15 @@ def against(step: Step, alone: Step, budget_s: float) -> tuple[float, float]:
     return statistics.median(s for s, _ in pairs), statistics.median(s / a for s, a in pairs)
 
 
+def prepared_shapes() -> Iterator[tuple[str, dict[str, Any], ReferenceTable]]:
+    """Each of SHAPES as the cells of a row, its configuration, and its table, which is there until the next."""
+    for shape in SHAPES:
+        config = configuration(*shape)
+        with tempfile.TemporaryDirectory() as folder:
+            prepare(config, Path(folder))
+            yield ", ".join(map(str, shape)), config, open_table(prepared_key(config), Path(folder))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
@@ -88,18 +97,14 @@ def main() -> None:
     print(f"torch {torch.__version__}, {arguments.device}, {platform.machine()}, {os.cpu_count()} cores, one thread\n")
     print("| core, batch, width, layers | alone, ms | " + " | ".join(f"pack of {size}" for size in SIZES) + " |")
     print("|---" * (len(SIZES) + 2) + "|")
-    for shape in SHAPES:
-        config = configuration(*shape)
-        with tempfile.TemporaryDirectory() as folder:
-            prepare(config, Path(folder))
-            table = open_table(prepared_key(config), Path(folder))
-            alone = pack_of(1, config, table, arguments.device)
-            alone_s = statistics.median(seconds(alone) for _ in range(20))
-            gains = []
-            for size in SIZES:
-                _, ratio = against(pack_of(size, config, table, arguments.device), alone, arguments.seconds)
-                gains.append(f"{size / ratio:.2f}x")
-        print(f"| {', '.join(map(str, shape))} | {alone_s * 1e3:.1f} | {' | '.join(gains)} |", flush=True)
+    for shape, config, table in prepared_shapes():
+        alone = pack_of(1, config, table, arguments.device)
+        alone_s = statistics.median(seconds(alone) for _ in range(20))
+        gains = []
+        for size in SIZES:
+            _, ratio = against(pack_of(size, config, table, arguments.device), alone, arguments.seconds)
+            gains.append(f"{size / ratio:.2f}x")
+        print(f"| {shape} | {alone_s * 1e3:.1f} | {' | '.join(gains)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -13,22 +13,17 @@ import argparse
 import os
 import platform
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import torch
-from packs import SHAPES, configuration, pack_of
+from packs import pack_of, prepared_shapes
 
 from ablate.workloads.sequence_vae import training_pack
 from ablate.workloads.sequence_vae.model_pack import ModelPack
-from ablate.workloads.sequence_vae.reference_table import open_table
-from ablate.workloads.synthetic_sequences.config import prepared_key
-from ablate.workloads.synthetic_sequences.workload import prepare
 
 PARTS: dict[str, tuple[object, str]] = {
     "batch": (training_pack, "gather"),
@@ -83,18 +78,11 @@ def main() -> None:
     columns = ["ms", *PARTS, "rest", "outside"]
     print(f"| core, batch, width, layers | trials | {' | '.join(columns)} |")
     print("|---" * (len(columns) + 2) + "|")
-    for shape in SHAPES:
-        config = configuration(*shape)
-        with tempfile.TemporaryDirectory() as folder:
-            prepare(config, Path(folder))
-            table = open_table(prepared_key(config), Path(folder))
-            for size in (1, 8):
-                whole_s, found = shares(pack_of(size, config, table, "cpu"), arguments.steps)
-                cells = [f"{share:.1%}" for share in (*found.values(), found["batch"] + found["rest"])]
-                print(
-                    f"| {', '.join(map(str, shape))} | {size} | {whole_s * 1e3:.1f} | {' | '.join(cells)} |",
-                    flush=True,
-                )
+    for shape, config, table in prepared_shapes():
+        for size in (1, 8):
+            whole_s, found = shares(pack_of(size, config, table, "cpu"), arguments.steps)
+            cells = [f"{share:.1%}" for share in (*found.values(), found["batch"] + found["rest"])]
+            print(f"| {shape} | {size} | {whole_s * 1e3:.1f} | {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":
