@@ -1,4 +1,4 @@
-"""Cross entropy of each position, with a backward that makes the gradient in the memory of the log-probabilities.
+"""Cross entropy of each position, with a backward that makes the gradient in the memory of the probabilities.
 
 PyTorch's own makes two more tensors of the logits' size there, which takes longer than the arithmetic.
 """
@@ -13,6 +13,9 @@ from torch.autograd import forward_ad
 from torch.nn import functional
 
 IGNORED_TARGET = -100
+
+#: A larger NLL, in nats, is not taken from the probability, which a float32 holds down to exp(-87).
+LARGEST_FROM_PROBABILITY = 69.0
 
 # What PyTorch's own Python code asks. Where a version of PyTorch has one of them no more, the answer is the one that is
 # always right, and slower.
@@ -34,49 +37,82 @@ def _forward_derivatives_are_wanted() -> bool:
 def cross_entropy(scores: Tensor, targets: Tensor, active: Tensor) -> Tensor:
     """-log softmax(scores_i)[targets_i] where active, 0 elsewhere and for the target IGNORED_TARGET.
 
-    The numbers are those of `torch.nn.functional.cross_entropy(..., reduction="none")`, which is used where functions
-    are transformed or compiled, with forward derivatives, and where no gradient is asked for.
+    The numbers are those of `torch.nn.functional.cross_entropy(..., reduction="none")` up to rounding. That one is used
+    on other devices than the CPU, where functions are transformed or compiled, with forward derivatives, and where no
+    gradient is asked for.
 
     Args:
-        scores: [n, V], float32 or wider.
-        targets: [n] int64, read only where active.
-        active: [n] bool.
-    Returns: [n], nats.
+        scores: [..., V], float32 or wider.
+        targets: [...] int64, read only where active.
+        active: [...] bool.
+    Returns: [...], nats.
     Raises: IndexError for an active target that is neither one of the V classes nor IGNORED_TARGET.
     """
-    # An ignored target costs nothing, where masking the logits would cost as much as the cross entropy again.
-    targets = torch.where(active, targets, IGNORED_TARGET)
     plain = functions_are_transformed() or _forward_derivatives_are_wanted()
-    if plain or not (scores.requires_grad and torch.is_grad_enabled()):
-        return functional.cross_entropy(scores, targets, ignore_index=IGNORED_TARGET, reduction="none")
-    nll, _ = _CrossEntropy.apply(scores, targets)  # type: ignore[no-untyped-call]
-    return nll  # type: ignore[no-any-return]
+    if not plain and scores.requires_grad and scores.is_cpu and scores.numel() and torch.is_grad_enabled():
+        try:
+            return _CrossEntropy.apply(scores, targets, active)[0]  # type: ignore[no-any-return, no-untyped-call]
+        except RuntimeError:
+            pass  # An active target is no class: PyTorch ignores it, or names it.
+    # An ignored target costs nothing, where masking the scores would cost as much as the cross entropy again.
+    return _by_pytorch(scores, torch.where(active, targets, IGNORED_TARGET))
+
+
+def _by_pytorch(scores: Tensor, targets: Tensor) -> Tensor:
+    """The cross entropy of PyTorch, 0 for IGNORED_TARGET."""
+    nll = functional.cross_entropy(
+        scores.flatten(0, -2), targets.flatten(), ignore_index=IGNORED_TARGET, reduction="none"
+    )
+    return nll.view_as(targets)
+
+
+def nll_of_softmax(p: Tensor, scores: Tensor, targets: Tensor, active: Tensor) -> Tensor:
+    """-log p_i[targets_i] where active, 0 elsewhere.
+
+    Where a gradient needs p, it saves the exponentials of log-probabilities. It waits for values: for the CPU alone.
+
+    Args:
+        p: [..., V], softmax(scores).
+        targets: [...], classes where inactive too.
+    Returns: [...], nats.
+    Raises: RuntimeError for a target that is no class.
+    """
+    nll = torch.where(active, p.gather(-1, targets.unsqueeze(-1)).squeeze(-1).log_().neg_(), 0.0)
+    if not nll.amax().item() <= LARGEST_FROM_PROBABILITY:  # True for NaN, beside which one may be too large
+        large = nll > LARGEST_FROM_PROBABILITY
+        nll[large] = _by_pytorch(scores[large], targets[large])
+    return nll
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """NLL [n] and log-probabilities [n, V]; the latter, which nobody else sees, become the gradient.
+    """NLL [...] and probabilities [..., V]; the latter, which nobody else sees, become the gradient.
 
     Only a backward after which autograd releases them may overwrite them.
     """
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        log_p = scores.log_softmax(-1)
+    def forward(ctx: Any, scores: Tensor, targets: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
+        p = scores.softmax(-1)
+        try:
+            nll = nll_of_softmax(p, scores, targets, active)
+        except RuntimeError:  # Some target is no class. To look beforehand takes longer in a small batch.
+            targets = torch.where(active, targets, 0)
+            nll = nll_of_softmax(p, scores, targets, active)
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(log_p, targets)
-        return functional.nll_loss(log_p, targets, ignore_index=IGNORED_TARGET, reduction="none"), log_p
+        ctx.save_for_backward(p, targets, active)
+        return nll, p
 
     @staticmethod
-    def backward(ctx: Any, slopes: Tensor | None, slopes_of_log_p: Tensor | None) -> tuple[Tensor | None, None]:
-        log_p, targets = ctx.saved_tensors
+    def backward(ctx: Any, slopes: Tensor | None, slopes_of_p: Tensor | None) -> tuple[Tensor | None, None, None]:
+        p, targets, active = ctx.saved_tensors
         gradient = None
-        if slopes is not None:  # times softmax(scores_i) - one hot
-            slopes = torch.where(targets != IGNORED_TARGET, slopes, 0.0).unsqueeze(-1)
-            again = torch.is_grad_enabled() or _graph_is_kept() or slopes_of_log_p is not None
+        if slopes is not None:  # times p - one hot
+            slopes = torch.where(active, slopes, 0.0).unsqueeze(-1)
+            again = torch.is_grad_enabled() or _graph_is_kept() or slopes_of_p is not None
             in_place = not (again or _transforms_are_active() or _is_many(slopes))
-            gradient = log_p.data.exp_().mul_(slopes) if in_place else log_p.exp() * slopes
-            gradient = gradient.scatter_add_(-1, targets.clamp(min=0).unsqueeze(-1), -slopes)
-        if slopes_of_log_p is not None:  # in the backward of a backward
-            more = slopes_of_log_p - log_p.exp() * slopes_of_log_p.sum(-1, keepdim=True)
+            gradient = p.data.mul_(slopes) if in_place else p * slopes
+            gradient = gradient.scatter_add_(-1, targets.unsqueeze(-1), -slopes)
+        if slopes_of_p is not None:  # in the backward of a backward
+            more = p * (slopes_of_p - (p * slopes_of_p).sum(-1, keepdim=True))
             gradient = more if gradient is None else gradient + more
-        return gradient, None
+        return gradient, None, None

@@ -30,8 +30,7 @@ def masked_token_nll_per_position(logits: Tensor, targets: Tensor, mask: Tensor)
     check_mask(mask, targets=targets)
     if logits.shape[:-1] != mask.shape:
         raise ValueError(f"logits: got shape {tuple(logits.shape)}; allowed: {(*mask.shape, 'V')} as the mask has it")
-    nll = cross_entropy(at_least_float32(logits).flatten(0, -2), targets.flatten(), mask.flatten())
-    return nll.view_as(targets)
+    return cross_entropy(at_least_float32(logits), targets, mask)
 
 
 def masked_token_nll_per_example(nll: Tensor, mask: Tensor, aggregation: TokenAggregation) -> Tensor:

@@ -149,9 +149,8 @@ def _batch_statistics(examples: Tensor) -> BatchStatistics:
     Source: docs/loss_stack.md, section 4.
     """
     totals = examples[:_FIRST_MAXIMUM].sum(1)
-    maxima = amax(examples[_FIRST_MAXIMUM:])
+    maxima = amax(examples[_FIRST_MAXIMUM:]).squeeze(-1)
     count = totals[0].clamp(min=1)
-    means = totals / count
-    ratios = maxima[:_FAMILIES] * maxima[_FAMILIES:]
-    diagnostics = torch.cat([means[_FIRST_DIAGNOSTIC:], maxima[:_FAMILIES], ratios])
+    means, largest = totals / count, maxima[:_FAMILIES]
+    diagnostics = torch.cat([means[_FIRST_DIAGNOSTIC:], largest, largest * maxima[_FAMILIES:]])
     return BatchStatistics(count, means[_EXAMPLE_WEIGHT], diagnostics)

@@ -22,7 +22,6 @@ from losses.prepared_reference import (
     concatenate_references,
 )
 from losses.token_weighting import (
-    SMALLEST_SURPRISAL,
     ReferenceWeights,
     example_weight_unit,
     reference_weights,
@@ -94,8 +93,9 @@ def prepare_reference(surprisal: Tensor, mask: Tensor, config: ReconstructionLos
     Source: docs/loss_stack.md, sections 2 to 4.
     """
     check_mask(mask, surprisal=surprisal)
-    rows = max(1, POSITIONS_AT_ONCE // max(1, mask.shape[1]))
-    if len(mask) > rows:
+    examples, length = mask.shape
+    rows = max(1, POSITIONS_AT_ONCE // max(1, length))
+    if examples > rows:
         parts = zip(torch.split(surprisal, rows), torch.split(mask, rows), strict=True)
         return concatenate_references([prepare_reference(*part, config) for part in parts])
     with torch.no_grad():
@@ -232,8 +232,9 @@ def _divisors(
     """The divisors of a batch, whose own mean example weight stands in for the data set's where that is not given."""
     if example_weight_mean is not None:
         return term_divisors(config, example_weight_mean)
+    mean = reference.batch.example_weight
     # Not 0 for a batch without an active position.
-    return term_divisors(config, None, reference.batch.example_weight.clamp(min=SMALLEST_SURPRISAL))
+    return term_divisors(config, None, mean.clamp(min=torch.finfo(mean.dtype).tiny))
 
 
 def _divided(value: Tensor, by: Divisor, divisors: dict[Divisor, Number]) -> Tensor:

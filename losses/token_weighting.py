@@ -17,11 +17,9 @@ from losses.nll import active_only, check_mask, position_divisor
 #: Diagnostics take no weight to be smaller than this.
 SMALLEST_WEIGHT = 2.0**-23
 
-#: Surprisal plus epsilon is taken to be no smaller, in nats: its reciprocal, summed, stays in float32.
-SMALLEST_SURPRISAL = 1e-20
-
-#: An epsilon is taken to be no larger, in nats: beside it every surprisal is nothing.
-LARGEST_EPSILON = 1e30
+#: An epsilon is taken to be no smaller, in nats: its reciprocal, summed, stays in float32; and no larger: beside it
+#: every surprisal is nothing.
+SMALLEST_EPSILON, LARGEST_EPSILON = 1e-20, 1e30
 
 
 def surprisal_share_token_weights(surprisal: Tensor, mask: Tensor, alpha: Number) -> Tensor:
@@ -40,8 +38,9 @@ def surprisal_share_token_weights(surprisal: Tensor, mask: Tensor, alpha: Number
     """
     _check(surprisal, mask, "token_weight_alpha", alpha)
     s = _clean(surprisal, mask)
-    weights, _ = _mean_one(_share(s, alpha), mask.to(s.dtype))
-    return weights.detach()
+    active = mask.to(s.dtype)
+    weights, _ = _mean_one(torch.stack([_share(s, active, alpha), active]))
+    return weights[0].detach()
 
 
 def inverse_surprisal_token_weights(surprisal: Tensor, mask: Tensor, epsilon: Number) -> Tensor:
@@ -59,8 +58,9 @@ def inverse_surprisal_token_weights(surprisal: Tensor, mask: Tensor, epsilon: Nu
     """
     _check(surprisal, mask, "inverse_surprisal_token_weight_epsilon", epsilon)
     s = _clean(surprisal, mask)
-    weights, _ = _mean_one(_inverse(s, epsilon), mask.to(s.dtype))
-    return weights.detach()
+    active = mask.to(s.dtype)
+    weights, _ = _mean_one(torch.stack([active / _plus(s, epsilon), active]))
+    return weights[0].detach()
 
 
 class ReferenceWeights(NamedTuple):
@@ -126,24 +126,26 @@ def reference_weights(
     """
     s = _clean(surprisal, mask)
     active = mask.to(s.dtype)
-    inverse = _inverse(s, config.inverse_surprisal_token_weight_epsilon)
     # Share, uniform and inverse weights go through the same steps, as one tensor [3, n, L].
-    weights, count = _mean_one(torch.stack([_share(s, config.token_weight_alpha), active, inverse]), active)
-    totals = (weights * s).sum(-1)
+    inverse = active / _plus(s, config.inverse_surprisal_token_weight_epsilon)
+    weights, count = _mean_one(torch.stack([_share(s, active, config.token_weight_alpha), active, inverse]))
+    totals = (weights * s).sum(-1, keepdim=True)
     # Of neighbours: kappa is share over uniform, gamma uniform over inverse. 1 for 0 / 0; >= 1 but for rounding.
-    factors = (totals[:2] / totals[1:]).nan_to_num(nan=1.0).clamp(min=1)
-    present, reference_loss = count.clamp(max=1), _aggregated(totals[1], count, config.token_aggregation)
-    example = present * _inverse(reference_loss, config.example_inverse_surprisal_epsilon)
-    example = example * _bounded(example_weight_unit(config), s.dtype)
+    factors = (totals[:2] / totals[1:].clamp(min=torch.finfo(s.dtype).tiny)).clamp(min=1)
+    present, reference_loss = amax(active), _aggregated(totals[1], count, config.token_aggregation)
+    example = present / _plus(reference_loss, config.example_inverse_surprisal_epsilon)
+    unit = example_weight_unit(config)
+    if isinstance(unit, Tensor) or unit != 1:
+        example = example * _bounded(unit, s.dtype)
 
     by_family = weights[::2]
-    effective_counts = count.square() / by_family.square().sum(-1).clamp(min=1)
+    effective_counts = count * count / (by_family * by_family).sum(-1, keepdim=True).clamp(min=1)
     smallest_reciprocal = amax(active / by_family.clamp(min=SMALLEST_WEIGHT))
     of_example = torch.stack([present, count, reference_loss, example])
     statistics = torch.cat([of_example, present * factors, effective_counts, amax(by_family), smallest_reciprocal])
-    share, uniform, inverse = _aggregated(weights, count.unsqueeze(-1), config.token_aggregation).unbind()
-    concentration, base_scale = factors.unsqueeze(-1).unbind()
-    return ReferenceWeights(uniform, share, inverse, concentration, base_scale, example.unsqueeze(-1)), statistics
+    share, uniform, inverse = _aggregated(weights, count, config.token_aggregation).unbind()
+    concentration, base_scale = factors.unbind()
+    return ReferenceWeights(uniform, share, inverse, concentration, base_scale, example), statistics.squeeze(-1)
 
 
 def example_weight_unit(config: ReconstructionLossConfig) -> Number:
@@ -157,37 +159,37 @@ def _clean(surprisal: Tensor, mask: Tensor) -> Tensor:
     return active_only(surprisal.detach(), mask).clamp(min=0)
 
 
-def _share(s: Tensor, alpha: Number) -> Tensor:
-    """s^alpha of a clean surprisal, up to a factor for each example.
+def _share(s: Tensor, active: Tensor, alpha: Number) -> Tensor:
+    """s^alpha of a clean surprisal, up to a factor for each example; 0 where inactive.
 
     Relative to the example's largest surprisal no power overflows, 0^0 = 1 makes alpha = 0 uniform, and an
     example whose surprisals are all 0 is taken as one whose surprisals are all equal.
     """
-    largest = amax(s).unsqueeze(-1)
+    largest = amax(s)
     if not isinstance(alpha, Tensor) and alpha == 1:
-        return torch.where(largest > 0, s / largest, 1.0)
+        return torch.where(largest > 0, s / largest, active)
     # In float32 an exponent of 100 would make an error of 1e-5 out of one rounding.
-    return (torch.where(largest > 0, s.double() / largest, 1.0) ** alpha).to(s.dtype)
+    return (torch.where(largest > 0, s.double() / largest, 1.0) ** alpha).to(s.dtype) * active
 
 
-def _inverse(nats: Tensor, epsilon: Number) -> Tensor:
-    return (nats + _bounded(epsilon, nats.dtype)).clamp(min=SMALLEST_SURPRISAL).reciprocal()
+def _plus(nats: Tensor, epsilon: Number) -> Tensor:
+    return nats + _bounded(epsilon, nats.dtype)
 
 
 def _bounded(epsilon: Number, dtype: torch.dtype) -> Number:
     if isinstance(epsilon, Tensor):
-        return epsilon.to(dtype).clamp(max=LARGEST_EPSILON)
-    return min(epsilon, LARGEST_EPSILON)
+        return epsilon.to(dtype).clamp(SMALLEST_EPSILON, LARGEST_EPSILON)
+    return min(max(epsilon, SMALLEST_EPSILON), LARGEST_EPSILON)
 
 
-def _mean_one(weights: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
-    """The weights of each example, scaled to mean one over its active positions, 0 elsewhere; and n_b.
+def _mean_one(weights: Tensor) -> tuple[Tensor, Tensor]:
+    """The weights [F, n, L], 0 where inactive, scaled to mean one over the active positions; and n_b [n, 1].
 
-    `active` is the mask in the weights' type: products of one type take half the time of mixed ones.
+    The second of them is the mask, whose sum is n_b.
     """
-    weights, count = weights * active, active.sum(-1)
-    total = weights.sum(-1).clamp(min=torch.finfo(weights.dtype).tiny)
-    return weights * (count / total).unsqueeze(-1), count
+    totals = weights.sum(-1, keepdim=True)
+    count = totals[1]
+    return weights * (count / totals.clamp(min=torch.finfo(weights.dtype).tiny)), count
 
 
 def _aggregated(sums: Tensor, count: Tensor, aggregation: TokenAggregation) -> Tensor:
@@ -196,8 +198,8 @@ def _aggregated(sums: Tensor, count: Tensor, aggregation: TokenAggregation) -> T
 
 
 def amax(values: Tensor) -> Tensor:
-    """Largest along the last dimension; 0 where it has no entries."""
-    return values.amax(-1) if values.shape[-1] else values.sum(-1)
+    """Largest along the last dimension, which is kept; 0 where it has no entries."""
+    return values.amax(-1, keepdim=True) if values.shape[-1] else values.sum(-1, keepdim=True)
 
 
 def _check(surprisal: Tensor, mask: Tensor, name: str, value: Number) -> None:

@@ -27,10 +27,46 @@ def test_values_and_gradients_are_pytorchs(dtype, vocabulary):
     scores, targets, active = setting(dtype, vocabulary)
     slopes = torch.rand(12, dtype=dtype)
     nll, expected = cross_entropy(scores, targets, active), by_pytorch(scores, targets, active)
-    assert torch.equal(nll, expected)
+    torch.testing.assert_close(nll, expected, rtol=2 * torch.finfo(dtype).eps, atol=3 * torch.finfo(dtype).eps)
     (got,), (exact,) = (torch.autograd.grad(x, scores, slopes) for x in (nll, expected))
     torch.testing.assert_close(got, exact)
     assert not got[~active].any()
+
+
+@pytest.mark.parametrize("scale", [40.0, 1e4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_an_nll_of_next_to_no_probability_is_exact(dtype, scale):
+    scores, targets, active = setting(dtype)
+    scores = (scale * scores).detach().requires_grad_()
+    nll, expected = cross_entropy(scores, targets, active), by_pytorch(scores, targets, active)
+    assert nll.max() > module.LARGEST_FROM_PROBABILITY
+    torch.testing.assert_close(nll, expected, rtol=1e-6, atol=1e-6)
+    (got,), (exact,) = (torch.autograd.grad(x.sum(), scores) for x in (nll, expected))
+    torch.testing.assert_close(got, exact)
+
+
+def test_a_row_has_the_same_bits_whatever_stands_beside_it():
+    scores, targets, active = setting(torch.float32)
+    beside = torch.stack([scores.detach() * 1.0, scores.detach() * 1e3, scores.detach() * torch.nan])
+    beside[1, 1, 0], beside[1, 2, targets[2]] = torch.inf, -torch.inf
+    many = beside.clone().requires_grad_()
+    together = cross_entropy(many, targets.expand(3, -1), active.expand(3, -1))
+    (gradient,) = torch.autograd.grad(together.sum(), many)
+    for one, nll, own in zip(beside, together, gradient, strict=True):
+        leaf = one.clone().requires_grad_()
+        alone = cross_entropy(leaf, targets, active)
+        torch.testing.assert_close(nll, alone, rtol=0, atol=0, equal_nan=True)
+        torch.testing.assert_close(own, torch.autograd.grad(alone.sum(), leaf)[0], rtol=0, atol=0, equal_nan=True)
+        torch.testing.assert_close(nll, by_pytorch(one, targets, active), equal_nan=True)
+
+
+def test_targets_under_the_mask_change_no_bit():
+    scores, targets, active = setting(torch.float32)
+    results = []
+    for anything in (0, 6, 10**9, -1, -100):  # classes and others are read in different ways
+        nll = cross_entropy(scores, targets.masked_fill(~active, anything), active)
+        results.append((nll, *torch.autograd.grad(nll.sum(), scores)))
+    assert all(torch.equal(x, y) for other in results for x, y in zip(results[0], other, strict=True))
 
 
 def test_a_second_backward_gives_the_same_bits():
@@ -146,7 +182,14 @@ def test_transformed_functions_are_pytorchs(transform):
 def test_without_the_hook_it_is_pytorchs_own(monkeypatch):
     scores, targets, active = setting()
     monkeypatch.setattr(module, "functions_are_transformed", lambda: True)
-    assert cross_entropy(scores, targets, active).grad_fn.name() == "NllLossBackward0"
+    ((behind, _),) = cross_entropy(scores, targets, active).grad_fn.next_functions
+    assert behind.name() == "NllLossBackward0"
+
+
+def test_elsewhere_than_on_the_cpu_it_is_pytorchs_own():
+    scores, targets, active = (tensor.to("meta") for tensor in setting())
+    ((behind, _),) = cross_entropy(scores.detach().requires_grad_(), targets, active).grad_fn.next_functions
+    assert behind.name() == "NllLossBackward0"
 
 
 @pytest.mark.parametrize("with_gradient", [True, False])
