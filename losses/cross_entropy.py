@@ -5,6 +5,7 @@ PyTorch's own makes two more tensors of the logits' size there, which takes long
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -49,38 +50,38 @@ def cross_entropy(scores: Tensor, targets: Tensor, active: Tensor) -> Tensor:
     Raises: IndexError for an active target that is neither one of the V classes nor IGNORED_TARGET.
     """
     plain = functions_are_transformed() or _forward_derivatives_are_wanted()
-    if not plain and scores.requires_grad and scores.is_cpu and scores.numel() and torch.is_grad_enabled():
+    if not plain and scores.requires_grad and scores.is_cpu and torch.is_grad_enabled():
         try:
             return _CrossEntropy.apply(scores, targets, active)[0]  # type: ignore[no-any-return, no-untyped-call]
         except RuntimeError:
             pass  # An active target is no class: PyTorch ignores it, or names it.
     # An ignored target costs nothing, where masking the scores would cost as much as the cross entropy again.
-    return _by_pytorch(scores, torch.where(active, targets, IGNORED_TARGET))
+    return nll_by_pytorch(scores, torch.where(active, targets, IGNORED_TARGET))
 
 
-def _by_pytorch(scores: Tensor, targets: Tensor) -> Tensor:
-    """The cross entropy of PyTorch, 0 for IGNORED_TARGET."""
+def nll_by_pytorch(scores: Tensor, targets: Tensor) -> Tensor:
+    """PyTorch's cross entropy of scores [..., V] and targets [...], 0 for IGNORED_TARGET."""
     nll = functional.cross_entropy(
         scores.flatten(0, -2), targets.flatten(), ignore_index=IGNORED_TARGET, reduction="none"
     )
     return nll.view_as(targets)
 
 
-def nll_of_softmax(p: Tensor, scores: Tensor, targets: Tensor, active: Tensor) -> Tensor:
-    """-log p_i[targets_i] where active, 0 elsewhere.
-
-    Where a gradient needs p, it saves the exponentials of log-probabilities. It waits for values: for the CPU alone.
+def nll_of_probabilities(p: Tensor, active: Tensor, exact: Callable[[Tensor], Tensor]) -> Tensor:
+    """-log p where active, 0 elsewhere; p is overwritten. It looks at values, which costs nothing on the CPU.
 
     Args:
-        p: [..., V], softmax(scores).
-        targets: [...], classes where inactive too.
+        p: [...], what softmax gives the targets.
+        active: [...] bool.
+        exact: makes the NLL [k] of k positions, where a mask [...] is on, from their scores.
     Returns: [...], nats.
-    Raises: RuntimeError for a target that is no class.
     """
-    nll = torch.where(active, p.gather(-1, targets.unsqueeze(-1)).squeeze(-1).log_().neg_(), 0.0)
-    if not nll.amax().item() <= LARGEST_FROM_PROBABILITY:  # True for NaN, beside which one may be too large
+    nll = torch.where(active, p.log_().neg_(), 0.0)
+    if (
+        nll.numel() and not nll.amax().item() <= LARGEST_FROM_PROBABILITY
+    ):  # True for NaN, beside which one may be too large
         large = nll > LARGEST_FROM_PROBABILITY
-        nll[large] = _by_pytorch(scores[large], targets[large])
+        nll[large] = exact(large)
     return nll
 
 
@@ -93,25 +94,28 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, targets: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
         p = scores.softmax(-1)
+        index = targets.unsqueeze(-1)
         try:
-            nll = nll_of_softmax(p, scores, targets, active)
+            of_targets = p.gather(-1, index)
         except RuntimeError:  # Some target is no class. To look beforehand takes longer in a small batch.
-            targets = torch.where(active, targets, 0)
-            nll = nll_of_softmax(p, scores, targets, active)
+            index = torch.where(active, targets, 0).unsqueeze(-1)
+            of_targets = p.gather(-1, index)
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(p, targets, active)
-        return nll, p
+        ctx.save_for_backward(p, index, active)
+        return nll_of_probabilities(
+            of_targets.squeeze(-1), active, lambda large: nll_by_pytorch(scores[large], targets[large])
+        ), p
 
     @staticmethod
     def backward(ctx: Any, slopes: Tensor | None, slopes_of_p: Tensor | None) -> tuple[Tensor | None, None, None]:
-        p, targets, active = ctx.saved_tensors
+        p, index, active = ctx.saved_tensors
         gradient = None
         if slopes is not None:  # times p - one hot
             slopes = torch.where(active, slopes, 0.0).unsqueeze(-1)
             again = torch.is_grad_enabled() or _graph_is_kept() or slopes_of_p is not None
             in_place = not (again or _transforms_are_active() or _is_many(slopes))
             gradient = p.data.mul_(slopes) if in_place else p * slopes
-            gradient = gradient.scatter_add_(-1, targets.unsqueeze(-1), -slopes)
+            gradient = gradient.scatter_add_(-1, index, -slopes)
         if slopes_of_p is not None:  # in the backward of a backward
             more = p * (slopes_of_p - (p * slopes_of_p).sum(-1, keepdim=True))
             gradient = more if gradient is None else gradient + more

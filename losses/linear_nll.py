@@ -13,7 +13,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from losses.cross_entropy import IGNORED_TARGET, functions_are_transformed, nll_of_softmax
+from losses.cross_entropy import (
+    IGNORED_TARGET,
+    functions_are_transformed,
+    nll_by_pytorch,
+    nll_of_probabilities,
+)
 from losses.fused_kernel import Gradients, Kernel, kernel_for
 from losses.nll import active_only, at_least_float32, check_mask, masked_token_nll_per_position
 
@@ -146,34 +151,40 @@ class _WeightedNll(torch.autograd.Function):
 
 def _nll_and_gradients(rows: _Rows, *, with_gradients: bool) -> Gradients:
     """The NLL [n], and the gradients of sum W x to hidden [n, H], weight [V, H] and bias [V]."""
-    nll, to_hidden = [], []
+    of_targets, to_hidden = [], []
     to_weight: Tensor | None = None
     to_bias: Tensor | None = None
-    columns = (rows.hidden, rows.targets, rows.active, rows.token_weights)
-    for hidden, targets, active, token_weights in zip(*(torch.split(c, rows.chunk) for c in columns), strict=True):
+    logarithmic = not rows.hidden.is_cpu or functions_are_transformed()
+    columns = (rows.hidden, rows.targets, rows.token_weights)
+    for hidden, targets, token_weights in zip(*(torch.split(c, rows.chunk) for c in columns), strict=True):
         scores = functional.linear(hidden, rows.weight, rows.bias)
-        dtype = scores.dtype
-        scores, found = _softmax_and_nll(at_least_float32(scores), targets, active)
-        nll.append(found)
+        dtype, scores = scores.dtype, at_least_float32(scores)
+        scores = scores.log_softmax(-1) if logarithmic else scores.softmax(-1)
+        target = targets.unsqueeze(-1)
+        of_targets.append(scores.gather(-1, target).squeeze(-1))
         if with_gradients:
             # W (softmax - one hot), in the memory of the softmax.
+            scores = scores.exp_() if logarithmic else scores
             slope = token_weights.unsqueeze(-1).to(scores.dtype)
-            scores = scores.mul_(slope).scatter_add_(-1, targets.unsqueeze(-1), -slope).to(dtype)
+            scores = scores.mul_(slope).scatter_add_(-1, target, -slope).to(dtype)
             to_hidden.append(scores @ rows.weight)
             to_weight = _added_product(to_weight, scores.mT, hidden)
             to_bias = _added(to_bias, scores.sum(0)) if rows.bias is not None else None
         del scores  # before the next chunk's are made
-    return Gradients(torch.cat(nll), torch.cat(to_hidden) if to_hidden else None, to_weight, to_bias)
+    found = torch.cat(of_targets)
+    nll = active_only(-found, rows.active) if logarithmic else _nll_of_probabilities(found, rows)
+    return Gradients(nll, torch.cat(to_hidden) if to_hidden else None, to_weight, to_bias)
 
 
-def _softmax_and_nll(scores: Tensor, targets: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
-    """softmax(scores) [n, V] and the NLL of the targets [n], 0 where inactive."""
-    if scores.is_cpu and not functions_are_transformed():
-        p = scores.softmax(-1)
-        return p, nll_of_softmax(p, scores, targets, active)
-    log_p = scores.log_softmax(-1)
-    nll = torch.where(active, -log_p.gather(-1, targets.unsqueeze(-1)).squeeze(-1), 0.0)
-    return log_p.exp_(), nll
+def _nll_of_probabilities(p: Tensor, rows: _Rows) -> Tensor:
+    """The NLL [n]; the scores are made again where it is so large that the probability [n] does not tell it."""
+
+    def from_scores(large: Tensor) -> Tensor:
+        parts = zip(*(torch.split(c[large], rows.chunk) for c in (rows.hidden, rows.targets)), strict=True)
+        scored = ((functional.linear(hidden, rows.weight, rows.bias), targets) for hidden, targets in parts)
+        return torch.cat([nll_by_pytorch(at_least_float32(scores), targets) for scores, targets in scored])
+
+    return nll_of_probabilities(p, rows.active, from_scores)
 
 
 def positions_at_once(positions: int) -> int:

@@ -60,6 +60,13 @@ def test_a_row_has_the_same_bits_whatever_stands_beside_it():
         torch.testing.assert_close(nll, by_pytorch(one, targets, active), equal_nan=True)
 
 
+def test_no_rows():
+    scores = torch.empty(0, 3, 7, requires_grad=True)
+    nll = cross_entropy(scores, torch.empty(0, 3).long(), torch.empty(0, 3).bool())
+    assert nll.shape == (0, 3)
+    assert torch.autograd.grad(nll.sum(), scores)[0].shape == scores.shape
+
+
 def test_targets_under_the_mask_change_no_bit():
     scores, targets, active = setting(torch.float32)
     results = []

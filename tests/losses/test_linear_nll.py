@@ -12,6 +12,7 @@ from losses import (
     prepare_reference,
     reconstruction_losses,
 )
+from losses.cross_entropy import LARGEST_FROM_PROBABILITY
 from tests.losses.batches import CONFIG, batch, values
 
 WIDTH, VOCABULARY = 6, 11
@@ -56,6 +57,33 @@ def test_it_equals_the_plain_way(bias, chunk, dtype):
         gradients(3 * linear.objective, leaves), gradients(3 * losses.objective, leaves), strict=True
     ):
         assert (got - exact).abs().max() <= 1e-5 * exact.abs().max()
+
+
+@CHUNKS
+@pytest.mark.parametrize("scale", [40.0, 1e4])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_an_nll_of_next_to_no_probability_is_exact(chunk, scale, dtype, monkeypatch):
+    monkeypatch.setattr(linear_nll, "FEWEST_LOGITS", 0)
+    data, targets, (hidden, *matrix) = setting(dtype)
+    leaves = [(scale * hidden).detach().requires_grad_(), *matrix]
+    nll, losses = plain(data, targets, leaves)
+    assert (nll > LARGEST_FROM_PROBABILITY).sum() > 9
+    weights = losses.effective_token_weights
+    linear = linear_masked_token_nll(*leaves[:2], targets, data.mask, weights, bias=leaves[2], chunk=chunk)
+    torch.testing.assert_close(linear.nll, nll.detach())
+    for got, exact in zip(gradients(linear.objective, leaves), gradients(losses.objective, leaves), strict=True):
+        torch.testing.assert_close(got, exact)
+
+
+@pytest.mark.parametrize("fewest", [0, linear_nll.FEWEST_LOGITS])
+def test_a_batch_without_examples(fewest, monkeypatch):
+    monkeypatch.setattr(linear_nll, "FEWEST_LOGITS", fewest)
+    hidden, weight = torch.empty(0, 7, WIDTH, requires_grad=True), torch.ones(VOCABULARY, WIDTH, requires_grad=True)
+    nothing = torch.empty(0, 7)
+    linear = linear_masked_token_nll(hidden, weight, nothing.long(), nothing.bool(), nothing)
+    linear.objective.backward()
+    assert linear.nll.shape == (0, 7)
+    assert not weight.grad.any()
 
 
 def test_the_terms_to_log_are_the_same():
