@@ -76,7 +76,7 @@ SOURCES = sorted([*(ROOT / "losses").rglob("*.py"), *(ROOT / "ablate").rglob("*.
 def test_imports_follow_the_table(path):
     rule = rule_of(path)
     if rule is None:
-        assert path.relative_to(ROOT).as_posix() in {"ablate/__init__.py", "ablate/cli.py"}
+        assert path == ROOT / "ablate" / "__init__.py" or path.parent == ROOT / "ablate" / "cli"
         return
     own = rule.removesuffix(".py").replace("/", ".")
     packages = {package_of(module) for module in imported(path)} - STANDARD

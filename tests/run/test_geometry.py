@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from ablate import cli, open_study
+from ablate.cli.arguments import load
 from ablate.errors import SpecError, StudyError
 from ablate.record.run_folder import RunFolder
 from ablate.spec.dumping import dump_study
@@ -62,7 +63,7 @@ def coordinates(file, study, text, capsys):
     cli.terms(file, json=True)
     capsys.readouterr()
     folder = RunFolder(file.parent / "runs" / study)
-    spec, _ = cli._load(file, None, None)
+    spec, _ = load(file, None, None)
     folder.study_file.write_text(dump_study(spec))
     frame = open_study(study).trials()
     names = [name for name in frame if name.startswith("canonical.")]
@@ -86,7 +87,7 @@ def test_two_files_with_different_weights_that_are_one_training_are_seen_to_be_o
 
 
 def test_a_study_that_was_not_measured_has_no_coordinates(file):
-    spec, _ = cli._load(file, None, None)
+    spec, _ = load(file, None, None)
     folder = RunFolder(file.parent / "runs" / "tiny")
     folder.path.mkdir(parents=True)
     folder.study_file.write_text(dump_study(spec))

@@ -1,0 +1,5 @@
+"""`python -m ablate.cli`."""
+
+from ablate.cli import main
+
+main()
