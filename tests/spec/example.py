@@ -161,3 +161,9 @@ def edited(*edits: tuple[str, str], text: str = STUDY) -> str:
         assert text.count(old) == 1, old
         text = text.replace(old, new)
     return text
+
+
+def factor_of(spec, path):
+    """The factor of that path."""
+    (found,) = [factor for factor in spec.factors if factor.path == path]
+    return found
