@@ -100,13 +100,13 @@ MORE_WRITES_OF_A_PACK = [
 )
 def test_a_killed_packed_study_has_the_records_of_trials_that_run_alone(packed_place, writes):
     text = STUDY.format(log=packed_place.path / "executions.txt").replace("toy_workload:train", "packed_toy")
-    packed_place.write(f"{text.replace('count: 5', 'count: 2')}run: {{pack: 4}}\n")
+    packed_place.write(f"{text.replace('count: 5', 'count: 4')}run: {{pack: 4}}\n")
     run(packed_place, writes)
-    assert_recorded_once(packed_place, trials=6, steps=3)
+    assert_recorded_once(packed_place, trials=12, steps=3)
     starts = len(packed_place.executions())
-    assert 6 < starts < 6 * (len(writes) + 1)
+    assert 12 < starts < 12 * (len(writes) + 1)
 
-    alone = [packed_toy.alone(packed_place.path / f"alone-{seed}", seed, steps=3) for seed in range(2)]
+    alone = [packed_toy.alone(packed_place.path / f"alone-{seed}", seed, steps=3) for seed in range(4)]
     assert packed_place.final_metrics() == {
-        (arm, seed): alone[seed] for arm in ("baseline", "fault=a", "fault=b") for seed in range(2)
+        (arm, seed): alone[seed] for arm in ("baseline", "fault=a", "fault=b") for seed in range(4)
     }
