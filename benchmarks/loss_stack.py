@@ -43,8 +43,9 @@ from losses import (
     prepare_reference,
     reconstruction_losses,
 )
+from losses.cross_entropy import positions_at_once
 from losses.fused_kernel import kernel_for
-from losses.linear_nll import in_chunks, positions_at_once
+from losses.linear_nll import in_chunks
 
 SHAPES = [(128, 32, 64), (64, 64, 1000), (16, 128, 32000)]
 LARGE_VOCABULARIES = [(64, 64, 1000), (16, 128, 32000)]

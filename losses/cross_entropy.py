@@ -5,18 +5,23 @@ PyTorch's own makes two more tensors of the logits' size there, which takes long
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
-from torch.nn import functional
+from torch.nn import Parameter, functional
 
 IGNORED_TARGET = -100
 
 #: A larger NLL, in nats, is not taken from the probability, which a float32 holds down to exp(-87).
 LARGEST_FROM_PROBABILITY = 69.0
+
+#: Where not all positions are to be scored at once, it is one of this many parts, but no fewer positions than these.
+PARTS = 12
+FEWEST_POSITIONS = 128
 
 # What PyTorch's own Python code asks. Where a version of PyTorch has one of them no more, the answer is the one that is
 # always right, and slower.
@@ -35,26 +40,28 @@ def _forward_derivatives_are_wanted() -> bool:
     return getattr(forward_ad, "_current_level", 0) >= 0
 
 
+def softmax_serves(scores: Tensor) -> bool:
+    """Whether an NLL may be taken from probabilities and then looked at: ordinary tensors on the CPU, as they run."""
+    return scores.is_cpu and type(scores) in (Tensor, Parameter) and not functions_are_transformed()
+
+
 def cross_entropy(scores: Tensor, targets: Tensor, active: Tensor) -> Tensor:
     """-log softmax(scores_i)[targets_i] where active, 0 elsewhere and for the target IGNORED_TARGET.
 
     The numbers are those of `torch.nn.functional.cross_entropy(..., reduction="none")` up to rounding. That one is used
-    on other devices than the CPU, where functions are transformed or compiled, with forward derivatives, and where no
-    gradient is asked for.
+    on other devices than the CPU, where functions are transformed or compiled, with forward derivatives, for subclasses
+    of Tensor, and where no gradient is asked for.
 
     Args:
         scores: [..., V], float32 or wider.
-        targets: [...] int64, read only where active.
-        active: [...] bool.
+        targets: [...] int64, read only where active. As with PyTorch's, they must not change before the backward.
+        active: [...] bool; as the targets.
     Returns: [...], nats.
     Raises: IndexError for an active target that is neither one of the V classes nor IGNORED_TARGET.
     """
-    plain = functions_are_transformed() or _forward_derivatives_are_wanted()
-    if not plain and scores.requires_grad and scores.is_cpu and torch.is_grad_enabled():
-        try:
-            return _CrossEntropy.apply(scores, targets, active)[0]  # type: ignore[no-any-return, no-untyped-call]
-        except RuntimeError:
-            pass  # An active target is no class: PyTorch ignores it, or names it.
+    wanted = scores.requires_grad and torch.is_grad_enabled() and not _forward_derivatives_are_wanted()
+    if wanted and softmax_serves(scores):
+        return _CrossEntropy.apply(scores, targets, active)[0]  # type: ignore[no-any-return, no-untyped-call]
     # An ignored target costs nothing, where masking the scores would cost as much as the cross entropy again.
     return nll_by_pytorch(scores, torch.where(active, targets, IGNORED_TARGET))
 
@@ -67,22 +74,30 @@ def nll_by_pytorch(scores: Tensor, targets: Tensor) -> Tensor:
     return nll.view_as(targets)
 
 
-def nll_of_probabilities(p: Tensor, active: Tensor, exact: Callable[[Tensor], Tensor]) -> Tensor:
-    """-log p where active, 0 elsewhere; p is overwritten. It looks at values, which costs nothing on the CPU.
+def nll_of_probabilities(
+    p: Tensor, active: Tensor, exact: Callable[[tuple[Tensor, ...]], Tensor], at_once: int
+) -> Tensor:
+    """-log p where active, 0 elsewhere; p is overwritten.
 
     Args:
         p: [...], what softmax gives the targets.
         active: [...] bool.
-        exact: makes the NLL [k] of k positions, where a mask [...] is on, from their scores.
+        exact: makes the NLL [k] of k positions, named by their indices, from their scores.
+        at_once: most positions that it is asked for.
     Returns: [...], nats.
     """
     nll = torch.where(active, p.log_().neg_(), 0.0)
-    if (
-        nll.numel() and not nll.amax().item() <= LARGEST_FROM_PROBABILITY
-    ):  # True for NaN, beside which one may be too large
-        large = nll > LARGEST_FROM_PROBABILITY
-        nll[large] = exact(large)
+    # Not `>`: beside a NaN, which is no larger, one may be too large.
+    if nll.numel() and not nll.amax().item() <= LARGEST_FROM_PROBABILITY:
+        for part in torch.split((nll > LARGEST_FROM_PROBABILITY).nonzero(), at_once):
+            positions = part.unbind(-1)
+            nll[positions] = exact(positions)
     return nll
+
+
+def positions_at_once(positions: int) -> int:
+    """The part of so many positions that is scored at once where not all are to be: a twelfth, at least 128."""
+    return max(FEWEST_POSITIONS, math.ceil(positions / PARTS))
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -94,29 +109,46 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, targets: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
         p = scores.softmax(-1)
-        index = targets.unsqueeze(-1)
         try:
-            of_targets = p.gather(-1, index)
-        except RuntimeError:  # Some target is no class. To look beforehand takes longer in a small batch.
-            index = torch.where(active, targets, 0).unsqueeze(-1)
-            of_targets = p.gather(-1, index)
+            of_targets = p.gather(-1, targets.unsqueeze(-1))
+        except RuntimeError:  # Some target is no class. To look beforehand would take as long in every small batch.
+            active = active & (targets != IGNORED_TARGET)
+            targets = torch.where(active, targets, 0)
+            check_classes(targets, scores.shape[-1])
+            of_targets = p.gather(-1, targets.unsqueeze(-1))
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(p, index, active)
-        return nll_of_probabilities(
-            of_targets.squeeze(-1), active, lambda large: nll_by_pytorch(scores[large], targets[large])
-        ), p
+        ctx.save_for_backward(p, targets, active)
+        nll = nll_of_probabilities(
+            of_targets.squeeze(-1),
+            active,
+            lambda large: nll_by_pytorch(scores[large], targets[large]),
+            positions_at_once(targets.numel()),
+        )
+        return nll, p
 
     @staticmethod
     def backward(ctx: Any, slopes: Tensor | None, slopes_of_p: Tensor | None) -> tuple[Tensor | None, None, None]:
-        p, index, active = ctx.saved_tensors
+        p, targets, active = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            p = p.clone()  # The graph of this gradient keeps it, and may outlive what a later backward overwrites.
         gradient = None
         if slopes is not None:  # times p - one hot
             slopes = torch.where(active, slopes, 0.0).unsqueeze(-1)
             again = torch.is_grad_enabled() or _graph_is_kept() or slopes_of_p is not None
             in_place = not (again or _transforms_are_active() or _is_many(slopes))
             gradient = p.data.mul_(slopes) if in_place else p * slopes
-            gradient = gradient.scatter_add_(-1, index, -slopes)
+            gradient = gradient.scatter_add_(-1, targets.unsqueeze(-1), -slopes)
         if slopes_of_p is not None:  # in the backward of a backward
             more = p * (slopes_of_p - (p * slopes_of_p).sum(-1, keepdim=True))
             gradient = more if gradient is None else gradient + more
         return gradient, None, None
+
+
+def check_classes(targets: Tensor, classes: int) -> None:
+    """Raise IndexError unless every target is one of so many classes."""
+    wrong = targets[(targets < 0) | (targets >= classes)]
+    if wrong.numel():
+        raise IndexError(
+            f"targets: got {wrong[0].item()} where the mask is on; "
+            f"allowed: 0 to {classes - 1}, or {IGNORED_TARGET}, which is ignored"
+        )

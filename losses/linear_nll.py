@@ -6,7 +6,6 @@ gradient is made in the forward, chunk by chunk: no [B, L, V] logits are kept, a
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import torch
@@ -14,20 +13,20 @@ from torch import Tensor
 from torch.nn import functional
 
 from losses.cross_entropy import (
+    FEWEST_POSITIONS,
     IGNORED_TARGET,
+    check_classes,
     functions_are_transformed,
     nll_by_pytorch,
     nll_of_probabilities,
+    positions_at_once,
+    softmax_serves,
 )
 from losses.fused_kernel import Gradients, Kernel, kernel_for
-from losses.nll import active_only, at_least_float32, check_mask, masked_token_nll_per_position
+from losses.nll import active_only, at_least_float32, check_mask, check_targets, masked_token_nll_per_position
 
 #: With fewer logits than these (16 MB in float32) making them is faster: docs/performance.md.
 FEWEST_LOGITS = 4_000_000
-
-#: When `chunk` is not given, one of this many parts of the batch is scored at once, but no fewer positions than these.
-PARTS = 12
-FEWEST_POSITIONS = 128
 
 
 class LinearNll(NamedTuple):
@@ -70,10 +69,12 @@ def linear_masked_token_nll(
         chunk: positions scored at once; None: as fits the size, a twelfth of them where the logits are many, which
             takes about a sixth of the memory.
     Returns: float32 or wider, also under autocast, where the products run in its type.
-    Raises: ValueError if the shapes disagree, the mask is not bool or chunk < 1.
+    Raises: ValueError if the shapes disagree, the mask is not bool, the targets are not int64 or chunk < 1; IndexError
+        on the CPU for an active target that is no class.
     Source: docs/loss_stack.md, section 7.
     """
     check_mask(mask, targets=targets, token_weights=token_weights)
+    check_targets(targets)
     vocabulary, width = weight.shape
     if hidden.shape != (*mask.shape, width):
         raise ValueError(
@@ -154,7 +155,9 @@ def _nll_and_gradients(rows: _Rows, *, with_gradients: bool) -> Gradients:
     of_targets, to_hidden = [], []
     to_weight: Tensor | None = None
     to_bias: Tensor | None = None
-    logarithmic = not rows.hidden.is_cpu or functions_are_transformed()
+    logarithmic = not softmax_serves(rows.hidden)
+    if not logarithmic:
+        check_classes(rows.targets, len(rows.weight))
     columns = (rows.hidden, rows.targets, rows.token_weights)
     for hidden, targets, token_weights in zip(*(torch.split(c, rows.chunk) for c in columns), strict=True):
         scores = functional.linear(hidden, rows.weight, rows.bias)
@@ -179,17 +182,11 @@ def _nll_and_gradients(rows: _Rows, *, with_gradients: bool) -> Gradients:
 def _nll_of_probabilities(p: Tensor, rows: _Rows) -> Tensor:
     """The NLL [n]; the scores are made again where it is so large that the probability [n] does not tell it."""
 
-    def from_scores(large: Tensor) -> Tensor:
-        parts = zip(*(torch.split(c[large], rows.chunk) for c in (rows.hidden, rows.targets)), strict=True)
-        scored = ((functional.linear(hidden, rows.weight, rows.bias), targets) for hidden, targets in parts)
-        return torch.cat([nll_by_pytorch(at_least_float32(scores), targets) for scores, targets in scored])
+    def exact(large: tuple[Tensor, ...]) -> Tensor:
+        scores = functional.linear(rows.hidden[large], rows.weight, rows.bias)
+        return nll_by_pytorch(at_least_float32(scores), rows.targets[large])
 
-    return nll_of_probabilities(p, rows.active, from_scores)
-
-
-def positions_at_once(positions: int) -> int:
-    """The chunk in which so many positions are scored where none is given."""
-    return max(FEWEST_POSITIONS, math.ceil(positions / PARTS))
+    return nll_of_probabilities(p, rows.active, exact, rows.chunk)
 
 
 def in_chunks(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, token_weights: Tensor) -> Gradients:

@@ -22,12 +22,14 @@ def masked_token_nll_per_position(logits: Tensor, targets: Tensor, mask: Tensor)
     Args:
         logits: [B, L, V], aligned: logits[b, t] scores targets[b, t]. bf16 and fp16 are scored in float32.
         targets: [B, L] int64. Read only where active; may hold anything elsewhere. x is 0 for the target -100.
-        mask: [B, L] bool, true where active.
+        mask: [B, L] bool, true where active. Neither may change before the backward.
     Returns: [B, L], nats, float32 or wider.
-    Raises: ValueError if the shapes disagree or the mask is not bool.
+    Raises: ValueError if the shapes disagree, the mask is not bool or the targets are not int64; IndexError on the CPU
+        for an active target that is neither a class nor -100.
     Source: docs/loss_stack.md, section 1.
     """
     check_mask(mask, targets=targets)
+    check_targets(targets)
     if logits.shape[:-1] != mask.shape:
         raise ValueError(f"logits: got shape {tuple(logits.shape)}; allowed: {(*mask.shape, 'V')} as the mask has it")
     return cross_entropy(at_least_float32(logits), targets, mask)
@@ -116,3 +118,9 @@ def check_mask(mask: Tensor, **aligned: Tensor) -> None:
             raise ValueError(
                 f"{name}: got shape {tuple(values.shape)}; allowed: {tuple(mask.shape)} as the mask has it"
             )
+
+
+def check_targets(targets: Tensor) -> None:
+    """Raise ValueError unless the targets are int64."""
+    if targets.dtype != torch.int64:
+        raise ValueError(f"targets: got dtype {targets.dtype}; allowed: torch.int64 (targets.long())")

@@ -131,7 +131,7 @@ def reference_weights(
     weights, count = _mean_one(torch.stack([_share(s, active, config.token_weight_alpha), active, inverse]))
     totals = (weights * s).sum(-1, keepdim=True)
     # Of neighbours: kappa is share over uniform, gamma uniform over inverse. 1 for 0 / 0; >= 1 but for rounding.
-    factors = (totals[:2] / totals[1:].clamp(min=torch.finfo(s.dtype).tiny)).clamp(min=1)
+    factors = (totals[:2] / totals[1:]).nan_to_num(nan=1.0).clamp(min=1)
     present, reference_loss = amax(active), _aggregated(totals[1], count, config.token_aggregation)
     example = present / _plus(reference_loss, config.example_inverse_surprisal_epsilon)
     unit = example_weight_unit(config)

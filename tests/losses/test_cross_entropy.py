@@ -1,7 +1,10 @@
 """The cross entropy whose backward works in place, against PyTorch's own."""
 
+import contextlib
+
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.nn import functional
 
@@ -21,6 +24,14 @@ def by_pytorch(scores, targets, active):
     return functional.cross_entropy(scores, targets.masked_fill(~active, -100), reduction="none")
 
 
+def is_pytorchs(nll):
+    """Whether PyTorch's own cross entropy made it."""
+    node = nll.grad_fn
+    while node.next_functions and node.name() not in {"NllLossBackward0", "_CrossEntropyBackward"}:
+        ((node, _),) = node.next_functions
+    return node.name() == "NllLossBackward0"
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("vocabulary", [1, 7, 1000])
 def test_values_and_gradients_are_pytorchs(dtype, vocabulary):
@@ -31,6 +42,18 @@ def test_values_and_gradients_are_pytorchs(dtype, vocabulary):
     (got,), (exact,) = (torch.autograd.grad(x, scores, slopes) for x in (nll, expected))
     torch.testing.assert_close(got, exact)
     assert not got[~active].any()
+
+
+def test_few_scores_are_looked_at_again_at_once(monkeypatch):
+    monkeypatch.setattr(module, "FEWEST_POSITIONS", 2)
+    looked_at = []
+    exact = module.nll_by_pytorch
+    monkeypatch.setattr(module, "nll_by_pytorch", lambda *of: looked_at.append(len(of[0])) or exact(*of))
+    scores, targets, active = setting()
+    scores = (1e4 * scores).detach().requires_grad_()
+    nll = cross_entropy(scores, targets, active)
+    assert max(looked_at) == 2
+    assert sum(looked_at) == (nll > module.LARGEST_FROM_PROBABILITY).sum() > 4
 
 
 @pytest.mark.parametrize("scale", [40.0, 1e4])
@@ -101,6 +124,30 @@ def test_a_gradient_after_one_that_was_differentiated():
     assert torch.equal(differentiable, plain)
 
 
+def test_a_gradient_that_was_differentiated_outlives_the_backward():
+    scores, targets, active = setting()
+
+    def derivative(function):
+        weights = torch.linspace(1, 2, 12, dtype=torch.float64).requires_grad_()
+        objective = (weights * function(scores, targets, active)).sum()
+        (differentiable,) = torch.autograd.grad(objective, scores, create_graph=True)
+        objective.backward()
+        return torch.autograd.grad((differentiable * torch.linspace(0, 3, 7)).sum(), weights)[0]
+
+    torch.testing.assert_close(derivative(cross_entropy), derivative(by_pytorch))
+
+
+def test_the_ignored_target_changes_no_bit_of_other_rows():
+    scores, targets, active = setting(torch.float32)
+    ignored = active.nonzero()[0]
+    rest = active.clone().index_fill_(0, ignored, 0)
+    nll = cross_entropy(scores, targets, rest)
+    other = cross_entropy(scores, targets.index_fill(0, ignored, -100), active)
+    assert torch.equal(nll, other)
+    assert torch.equal(torch.autograd.grad(nll.sum(), scores)[0], torch.autograd.grad(other.sum(), scores)[0])
+    assert not is_pytorchs(other)
+
+
 def test_the_ignored_target_is_ignored_where_active_too():
     scores, targets, active = setting()
     targets = targets.masked_fill(torch.arange(12) % 5 == 1, -100)
@@ -125,13 +172,14 @@ def test_the_scores_may_change_once_they_are_scored():
     torch.testing.assert_close(again, exact)
 
 
-def test_a_backward_inside_of_a_transform():
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_backward_inside_of_a_transform(keep):
     scores, targets, active = setting()
     slopes = torch.rand(3, 12, dtype=torch.float64)
 
     def gradients(function):
         nll = function(scores, targets, active)
-        return torch.func.vmap(lambda own: torch.autograd.grad(nll, scores, own, retain_graph=True)[0])(slopes)
+        return torch.func.vmap(lambda own: torch.autograd.grad(nll, scores, own, retain_graph=keep)[0])(slopes)
 
     torch.testing.assert_close(gradients(cross_entropy), gradients(by_pytorch))
 
@@ -189,20 +237,31 @@ def test_transformed_functions_are_pytorchs(transform):
 def test_without_the_hook_it_is_pytorchs_own(monkeypatch):
     scores, targets, active = setting()
     monkeypatch.setattr(module, "functions_are_transformed", lambda: True)
-    ((behind, _),) = cross_entropy(scores, targets, active).grad_fn.next_functions
-    assert behind.name() == "NllLossBackward0"
+    assert is_pytorchs(cross_entropy(scores, targets, active))
 
 
-def test_elsewhere_than_on_the_cpu_it_is_pytorchs_own():
-    scores, targets, active = (tensor.to("meta") for tensor in setting())
-    ((behind, _),) = cross_entropy(scores.detach().requires_grad_(), targets, active).grad_fn.next_functions
-    assert behind.name() == "NllLossBackward0"
+@pytest.mark.parametrize("other", ["device", "subclass", "fake"])
+def test_for_other_tensors_it_is_pytorchs_own(other):
+    tensors = setting()
+    with FakeTensorMode(allow_non_fake_inputs=True) if other == "fake" else contextlib.nullcontext():
+        if other == "device":
+            tensors = [tensor.to("meta") for tensor in tensors]
+        elif other == "fake":
+            tensors = [torch.empty_like(tensor) for tensor in tensors]
+        scores, targets, active = tensors
+        scores = scores.detach()
+        scores = (scores.as_subclass(Named) if other == "subclass" else scores).requires_grad_()
+        assert is_pytorchs(cross_entropy(scores, targets, active))
+
+
+class Named(torch.Tensor):
+    """A tensor of a type of its own."""
 
 
 @pytest.mark.parametrize("with_gradient", [True, False])
 def test_a_target_that_is_no_class_is_refused(with_gradient):
     scores, targets, active = setting()
-    with pytest.raises(IndexError, match="Target 7 is out of bounds"):
+    with pytest.raises(IndexError, match=r"targets: got 7 where|Target 7 is out of bounds"):
         cross_entropy(scores.detach().requires_grad_(with_gradient), targets.masked_fill(active, 7), active)
 
 

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
 from losses import (
@@ -73,6 +74,21 @@ def test_an_nll_of_next_to_no_probability_is_exact(chunk, scale, dtype, monkeypa
     torch.testing.assert_close(linear.nll, nll.detach())
     for got, exact in zip(gradients(linear.objective, leaves), gradients(losses.objective, leaves), strict=True):
         torch.testing.assert_close(got, exact)
+
+
+def test_without_values_to_look_at():
+    with FakeTensorMode():
+        hidden, weight, nothing = torch.empty(3, 4, WIDTH), torch.empty(VOCABULARY, WIDTH), torch.empty(3, 4)
+        linear = linear_masked_token_nll(hidden, weight, nothing.long(), nothing.bool(), nothing, chunk=3)
+    assert linear.nll.shape == (3, 4)
+
+
+@CHUNKS
+def test_a_target_that_is_no_class_is_refused(chunk):
+    data, targets, (hidden, weight, offset) = setting()
+    targets = targets.masked_fill(data.mask, VOCABULARY)
+    with pytest.raises(IndexError, match=f"targets: got {VOCABULARY} where the mask is on"):
+        linear_masked_token_nll(hidden, weight, targets, data.mask, torch.ones_like(data.nll), bias=offset, chunk=chunk)
 
 
 @pytest.mark.parametrize("fewest", [0, linear_nll.FEWEST_LOGITS])

@@ -17,6 +17,7 @@ SURPRISALS = {
     "twelve decades": lambda s: 10 ** (12 * s - 8),
     "close together": lambda s: 1000 + s,
     "subnormal": lambda s: torch.full_like(s, 1e-39),
+    "two subnormal": lambda s: 1e-39 * ((torch.arange(s.shape[1]) < 2) + 2.0 * (torch.arange(s.shape[1]) < 1)) + 0 * s,
     "next to nothing": lambda s: 1e-37 * (1 + 8 * s),
     "two of next to nothing": lambda s: 1e-36 * (torch.arange(s.shape[1]) < 2) + 0 * s,
 }

@@ -36,6 +36,16 @@ def test_everything_equals_the_oracle(mode, alpha, mean, seed):
 
 
 @MODES
+@pytest.mark.parametrize("mean", [None, 0.05])
+def test_a_large_epsilon_of_examples_equals_the_oracle(mode, mean):
+    """Inside, (S_b + eps)^-1 is kept times max(1, eps)."""
+    data = batch()
+    config = replace(CONFIG, token_aggregation=mode, example_inverse_surprisal_epsilon=5.0)
+    losses = reconstruction_losses(data.nll, data.mask, data.surprisal, config, mean)
+    close_to_oracle(losses, expected(data, config, mean))
+
+
+@MODES
 def test_prepared_and_indexed_equals_the_surprisal(mode):
     data = batch(examples=9)
     config = replace(CONFIG, token_aggregation=mode)

@@ -12,7 +12,7 @@ from ablate.workloads.sequence_vae.reference import one_thread
 from ablate.workloads.sequence_vae.training_pack import train_together
 from ablate.workloads.sequence_vae.trial_setup import set_up, trial_settings
 from ablate.workloads.synthetic_sequences.workload import costs, train, train_pack
-from losses import linear_nll
+from losses import cross_entropy, linear_nll
 from tests.workloads.conftest import merged, tiny
 
 BRIEF = {"every": 0.5, "iwae_samples": 2, "iwae_examples": 3}
@@ -108,7 +108,7 @@ def test_so_have_steps_that_make_no_logits(shared_dir, table, monkeypatch):
     calls = []
     without_logits = train_step.linear_masked_token_nll
     monkeypatch.setattr(linear_nll, "FEWEST_LOGITS", 0)
-    monkeypatch.setattr(linear_nll, "FEWEST_POSITIONS", 3)
+    monkeypatch.setattr(cross_entropy, "FEWEST_POSITIONS", 3)
     monkeypatch.setattr(
         train_step, without_logits.__name__, lambda *given, **named: calls.append(1) or without_logits(*given, **named)
     )
