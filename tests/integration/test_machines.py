@@ -54,9 +54,9 @@ def test_a_study_goes_where_its_resources_are_and_survives_a_machine(machines, s
     cluster = machines(3)
     cluster.start_ray(0)
     cluster.wait_for_nodes(1)
-    for number in (1, 2):
+    for number in (1, 2):  # one after the other: they share /tmp here, where Ray names its sockets
         cluster.start_ray(number, LICENCE)
-    cluster.wait_for_nodes(3)
+        cluster.wait_for_nodes(number + 1)
     process = start(cluster, shared)
     shared.wait_for_executions(4)
     assert len(set(used_nodes(shared))) == 2, "the head has no licence"
