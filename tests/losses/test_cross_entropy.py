@@ -208,6 +208,23 @@ def test_one_tensor_of_the_scores_size_is_saved(function):
     assert nll.requires_grad
 
 
+def test_an_error_of_a_hook_is_not_swallowed():
+    seen = []
+
+    def refuse(tensor):  # the first alone: what is tried again would do
+        seen.append(tensor)
+        if len(seen) == 1:
+            raise RuntimeError("no room")
+        return tensor
+
+    scores, targets, active = setting()
+    with (
+        torch.autograd.graph.saved_tensors_hooks(refuse, lambda tensor: tensor),
+        pytest.raises(RuntimeError, match="no room"),
+    ):
+        cross_entropy(scores, targets, active)
+
+
 def test_many_slopes_at_once():
     scores, targets, active = setting()
     nll, expected = cross_entropy(scores, targets, active), by_pytorch(scores, targets, active)

@@ -266,6 +266,10 @@ def test_few_logits_are_made_in_one_piece(monkeypatch, fewest, cross_entropies):
     [
         ({"hidden": torch.ones(5, 7, 3)}, "hidden: got shape (5, 7, 3); allowed: (5, 7, 6) as mask and weight have it"),
         ({"token_weights": torch.ones(5)}, "token_weights: got shape (5,); allowed: (5, 7) as the mask has it"),
+        (
+            {"targets": torch.ones(5, 7).int()},
+            "targets: got dtype torch.int32; allowed: torch.int64 (targets.long())",
+        ),
         ({"bias": torch.ones(3)}, "bias: got shape (3,); allowed: (11,) as weight has it"),
         ({"chunk": 0}, "chunk: got 0; allowed: a whole number >= 1"),
     ],

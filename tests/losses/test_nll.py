@@ -125,6 +125,12 @@ def test_mean_over_examples_leaves_out_the_empty():
             "targets: got shape (3, 2); allowed: (3, 3) as the mask has it",
         ),
         (
+            lambda: masked_token_nll_per_position(
+                torch.ones(3, 3, 5, requires_grad=True), torch.ones(3, 3).int(), MASK
+            ),
+            "targets: got dtype torch.int32; allowed: torch.int64 (targets.long())",
+        ),
+        (
             lambda: masked_token_nll_per_example(NLL, MASK.long(), "token_sum"),
             "mask: got dtype torch.int64; allowed: torch.bool (mask.bool())",
         ),
