@@ -13,13 +13,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from losses.cross_entropy import (
-    FEWEST_POSITIONS,
+    BLOCK,
     IGNORED_TARGET,
     check_classes,
     functions_are_transformed,
     nll_by_pytorch,
     nll_of_probabilities,
     positions_at_once,
+    saved_is_done_with,
     softmax_serves,
 )
 from losses.fused_kernel import Gradients, Kernel, kernel_for
@@ -66,7 +67,7 @@ def linear_masked_token_nll(
         mask: [B, L] bool, true where active.
         token_weights: [B, L], W, as `effective_token_weights` makes it. Detached.
         bias: [V] or None.
-        chunk: positions scored at once; None: as fits the size, a twelfth of them where the logits are many, which
+        chunk: positions scored at once; None: as fits the size, some tenth of them where the logits are many, which
             takes about a sixth of the memory.
     Returns: float32 or wider, also under autocast, where the products run in its type.
     Raises: ValueError if the shapes disagree, the mask is not bool, the targets are not int64 or chunk < 1; IndexError
@@ -145,9 +146,14 @@ class _WeightedNll(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *from_above: Tensor | None) -> tuple[Tensor | None, ...]:
-        slope = from_above[1]
-        scaled = [None if gradient is None or slope is None else slope * gradient for gradient in ctx.saved_tensors]
-        return *scaled, None, None, None, None, None
+        slope, gradients = from_above[1], ctx.saved_tensors
+        if slope is None:
+            gradients = [None] * len(gradients)
+        elif saved_is_done_with(slope):
+            gradients = [None if gradient is None else gradient.data.mul_(slope) for gradient in gradients]
+        else:
+            gradients = [None if gradient is None else gradient * slope for gradient in gradients]
+        return *gradients, None, None, None, None, None
 
 
 def _nll_and_gradients(rows: _Rows, *, with_gradients: bool) -> Gradients:
@@ -193,7 +199,7 @@ def in_chunks(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tens
     """What a Kernel makes, in our own way."""
     active = targets != IGNORED_TARGET
     slopes = token_weights.masked_fill(~active, 0.0)
-    rows = _Rows(hidden, weight, bias, targets.clamp(min=0), active, slopes, FEWEST_POSITIONS, None)
+    rows = _Rows(hidden, weight, bias, targets.clamp(min=0), active, slopes, BLOCK, None)
     return _nll_and_gradients(rows, with_gradients=True)
 
 

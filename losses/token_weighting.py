@@ -5,6 +5,7 @@ Everything here is detached, and in float32, or float64 where the surprisal is.
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 from typing import NamedTuple
 
@@ -20,6 +21,27 @@ SMALLEST_WEIGHT = 2.0**-23
 #: An epsilon is taken to be no smaller, in nats: its reciprocal, summed, stays in float32; and no larger: beside it
 #: every surprisal is nothing.
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-20, 1e30
+
+
+class _SmallUnits(NamedTuple):
+    """Units of surprisal in which no number is subnormal.
+
+    Attributes:
+        per_nat: how many they are.
+        nothing: a number of them that is nothing beside any surprisal but 0.
+    """
+
+    per_nat: float
+    nothing: float
+
+
+def _small_units(dtype: torch.dtype) -> _SmallUnits:
+    numbers = torch.finfo(dtype)
+    per_nat = 2.0 ** (math.frexp(numbers.max)[1] // 2)
+    return _SmallUnits(per_nat, per_nat * numbers.tiny * numbers.eps / 2**20)
+
+
+_SMALL_UNITS = {dtype: _small_units(dtype) for dtype in (torch.float32, torch.float64)}
 
 
 def surprisal_share_token_weights(surprisal: Tensor, mask: Tensor, alpha: Number) -> Tensor:
@@ -39,7 +61,7 @@ def surprisal_share_token_weights(surprisal: Tensor, mask: Tensor, alpha: Number
     _check(surprisal, mask, "token_weight_alpha", alpha)
     s = _clean(surprisal, mask)
     active = mask.to(s.dtype)
-    weights, _ = _mean_one(torch.stack([_share(s, active, alpha), active]))
+    weights, _ = _mean_one(torch.stack([_share(s, _never_zero(s, active), active, alpha), active]))
     return weights[0].detach()
 
 
@@ -126,13 +148,17 @@ def reference_weights(
     """
     s = _clean(surprisal, mask)
     active = mask.to(s.dtype)
-    # Share, uniform and inverse weights go through the same steps, as one tensor [3, n, L].
+    never_zero = _never_zero(s, active)
+    share = _share(s, never_zero, active, config.token_weight_alpha)
     inverse = active / _plus(s, config.inverse_surprisal_token_weight_epsilon)
-    weights, count = _mean_one(torch.stack([_share(s, active, config.token_weight_alpha), active, inverse]))
-    totals = (weights * s).sum(-1, keepdim=True)
-    # Of neighbours: kappa is share over uniform, gamma uniform over inverse. 1 for 0 / 0; >= 1 but for rounding.
-    factors = (totals[:2] / totals[1:]).nan_to_num(nan=1.0).clamp(min=1)
-    present, reference_loss = amax(active), _aggregated(totals[1], count, config.token_aggregation)
+    # Share, uniform and inverse weights go through the same steps, as one tensor [3, n, L].
+    weights, count = _mean_one(torch.stack([share, active, inverse]))
+    # All are the smallest number where there is no position, and their ratio is 1.
+    totals = (weights * never_zero).sum(-1, keepdim=True) + torch.finfo(s.dtype).tiny
+    # Of neighbours: kappa is share over uniform, gamma uniform over inverse; >= 1 but for rounding.
+    factors = (totals[:2] / totals[1:]).clamp(min=1)
+    reference_loss = _aggregated(totals[1] / _SMALL_UNITS[s.dtype].per_nat, count, config.token_aggregation)
+    present = count.clamp(max=1)
     example = present / _plus(reference_loss, config.example_inverse_surprisal_epsilon)
     unit = example_weight_unit(config)
     if isinstance(unit, Tensor) or unit != 1:
@@ -159,15 +185,21 @@ def _clean(surprisal: Tensor, mask: Tensor) -> Tensor:
     return active_only(surprisal.detach(), mask).clamp(min=0)
 
 
-def _share(s: Tensor, active: Tensor, alpha: Number) -> Tensor:
+def _never_zero(s: Tensor, active: Tensor) -> Tensor:
+    """A clean surprisal in small units; where active, it is > 0, and all equal where all are 0."""
+    units = _SMALL_UNITS[s.dtype]
+    return torch.add(s * units.per_nat, active, alpha=units.nothing)
+
+
+def _share(s: Tensor, never_zero: Tensor, active: Tensor, alpha: Number) -> Tensor:
     """s^alpha of a clean surprisal, up to a factor for each example; 0 where inactive.
 
     Relative to the example's largest surprisal no power overflows, 0^0 = 1 makes alpha = 0 uniform, and an
     example whose surprisals are all 0 is taken as one whose surprisals are all equal.
     """
-    largest = amax(s)
     if not isinstance(alpha, Tensor) and alpha == 1:
-        return torch.where(largest > 0, s / largest, active)
+        return never_zero
+    largest = amax(s)
     # In float32 an exponent of 100 would make an error of 1e-5 out of one rounding.
     return (torch.where(largest > 0, s.double() / largest, 1.0) ** alpha).to(s.dtype) * active
 

@@ -45,7 +45,7 @@ def test_values_and_gradients_are_pytorchs(dtype, vocabulary):
 
 
 def test_few_scores_are_looked_at_again_at_once(monkeypatch):
-    monkeypatch.setattr(module, "FEWEST_POSITIONS", 2)
+    monkeypatch.setattr(module, "BLOCK", 1)
     looked_at = []
     exact = module.nll_by_pytorch
     monkeypatch.setattr(module, "nll_by_pytorch", lambda *of: looked_at.append(len(of[0])) or exact(*of))

@@ -125,6 +125,27 @@ def test_gradcheck():
 
 
 @CHUNKS
+@pytest.mark.parametrize("many", [False, True])
+def test_a_second_backward_gives_the_same_bits(chunk, many):
+    data, targets, leaves = setting(torch.float32)
+    objective = linear_masked_token_nll(
+        *leaves[:2], targets, data.mask, torch.rand(5, 7), bias=leaves[2], chunk=chunk
+    ).objective
+    slope = torch.tensor([3.0, 5.0]) if many else torch.tensor(3.0)
+
+    def found(*, keep):
+        made = torch.autograd.grad(objective, leaves, slope, retain_graph=keep, is_grads_batched=many)
+        return [gradient.clone() for gradient in made]
+
+    first, again, last = found(keep=True), found(keep=True), found(keep=False)
+    for one, two, three in zip(first, again, last, strict=True):
+        assert torch.equal(one, two)
+        assert torch.equal(one, three)
+    with pytest.raises(RuntimeError, match="second time"):
+        objective.backward()
+
+
+@CHUNKS
 def test_a_leaf_that_takes_no_gradient_gets_none(chunk):
     data, targets, (hidden, weight, _) = setting()
     frozen = weight.detach()

@@ -108,7 +108,7 @@ def test_so_have_steps_that_make_no_logits(shared_dir, table, monkeypatch):
     calls = []
     without_logits = train_step.linear_masked_token_nll
     monkeypatch.setattr(linear_nll, "FEWEST_LOGITS", 0)
-    monkeypatch.setattr(cross_entropy, "FEWEST_POSITIONS", 3)
+    monkeypatch.setattr(cross_entropy, "BLOCK", 2)
     monkeypatch.setattr(
         train_step, without_logits.__name__, lambda *given, **named: calls.append(1) or without_logits(*given, **named)
     )
