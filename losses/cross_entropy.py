@@ -1,13 +1,14 @@
 """Cross entropy of each position, with a backward that makes the gradient in the memory of the probabilities.
 
-PyTorch's own makes two more tensors of the logits' size there, which takes longer than the arithmetic.
+PyTorch's own makes two more tensors of the logits' size there, which takes longer than the arithmetic. Its softmax goes
+through the positions one by one, which takes longer than the exponentials where there are few classes.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,6 +19,9 @@ IGNORED_TARGET = -100
 
 #: A larger NLL, in nats, is not taken from the probability, which a float32 holds down to exp(-87).
 LARGEST_FROM_PROBABILITY = 69.0
+
+#: With more classes the softmax is faster than the exponentials of all positions at once: docs/performance.md.
+FEW_CLASSES = 128
 
 #: Where not all positions are to be scored at once, they are in some so many parts, each of whole blocks, two at least,
 #: since the products of a block are faster.
@@ -58,7 +62,7 @@ def cross_entropy(scores: Tensor, targets: Tensor, active: Tensor) -> Tensor:
 
     The numbers are those of `torch.nn.functional.cross_entropy(..., reduction="none")` up to rounding. That one is used
     on other devices than the CPU, where functions are transformed or compiled, with forward derivatives, for subclasses
-    of Tensor, and where no gradient is asked for.
+    of Tensor, and where no gradient is asked for of many classes.
 
     Args:
         scores: [..., V], float32 or wider.
@@ -67,9 +71,11 @@ def cross_entropy(scores: Tensor, targets: Tensor, active: Tensor) -> Tensor:
     Returns: [...], nats.
     Raises: IndexError for an active target that is neither one of the V classes nor IGNORED_TARGET.
     """
-    wanted = scores.requires_grad and torch.is_grad_enabled() and not _forward_derivatives_are_wanted()
-    if wanted and softmax_serves(scores):
-        return _CrossEntropy.apply(scores, targets, active)[0]  # type: ignore[no-any-return, no-untyped-call]
+    if softmax_serves(scores) and not _forward_derivatives_are_wanted():
+        if scores.requires_grad and torch.is_grad_enabled():
+            return _CrossEntropy.apply(scores, targets, active)[0]  # type: ignore[no-any-return, no-untyped-call]
+        if scores.shape[-1] <= FEW_CLASSES:
+            return _scored(scores, targets, active).nll
     # An ignored target costs nothing, where masking the scores would cost as much as the cross entropy again.
     return nll_by_pytorch(scores, torch.where(active, targets, IGNORED_TARGET))
 
@@ -82,25 +88,21 @@ def nll_by_pytorch(scores: Tensor, targets: Tensor) -> Tensor:
     return nll.view_as(targets)
 
 
-def nll_of_probabilities(
-    p: Tensor, active: Tensor, exact: Callable[[tuple[Tensor, ...]], Tensor], at_once: int
-) -> Tensor:
-    """-log p where active, 0 elsewhere; p is overwritten.
+def exact_nll(nll: Tensor, active: Tensor, exact: Callable[[tuple[Tensor, ...]], Tensor], at_once: int) -> Tensor:
+    """The NLL where active, 0 elsewhere; made again where it is too large to be taken from a probability, or NaN.
 
     Args:
-        p: [...], what softmax gives the targets.
+        nll: [...], nats, as probabilities tell it; overwritten.
         active: [...] bool.
         exact: makes the NLL [k] of k positions, named by their indices, from their scores.
         at_once: most positions that it is asked for.
     Returns: [...], nats.
     """
-    nll = torch.where(active, p.log_().neg_(), 0.0)
-    # Not `>`: beside a NaN, which is no larger, one may be too large.
     if nll.numel() and not nll.amax().item() <= LARGEST_FROM_PROBABILITY:
-        for part in torch.split((nll > LARGEST_FROM_PROBABILITY).nonzero(), at_once):
+        for part in torch.split((~(nll <= LARGEST_FROM_PROBABILITY)).nonzero(), at_once):
             positions = part.unbind(-1)
             nll[positions] = exact(positions)
-    return nll
+    return torch.where(active, nll, 0.0)
 
 
 def positions_at_once(positions: int) -> int:
@@ -108,45 +110,77 @@ def positions_at_once(positions: int) -> int:
     return BLOCK * max(2, math.ceil(positions / (PARTS * BLOCK)))
 
 
-class _CrossEntropy(torch.autograd.Function):
-    """NLL [...] and probabilities [..., V]; the latter, which nobody else sees, become the gradient.
+class _Scored(NamedTuple):
+    """What scores [..., V] come to.
 
-    Only a backward after which autograd releases them may overwrite them.
+    Attributes:
+        nll: [...], 0 where inactive.
+        p: [..., V], probabilities up to a factor for each position.
+        totals: [...], what they add up to; None where that is 1.
+        targets, active: [...], as they were given, or in range.
+    """
+
+    nll: Tensor
+    p: Tensor
+    totals: Tensor | None
+    targets: Tensor
+    active: Tensor
+
+
+def _scored(scores: Tensor, targets: Tensor, active: Tensor) -> _Scored:
+    few = scores.shape[-1] <= FEW_CLASSES
+    p, totals = scores if few else scores.softmax(-1), None
+    try:
+        of_targets = p.gather(-1, targets.unsqueeze(-1))
+    except RuntimeError:  # Some target is no class. To look beforehand would take as long in every small batch.
+        active = active & (targets != IGNORED_TARGET)
+        targets = torch.where(active, targets, 0)
+        check_classes(targets, scores.shape[-1])
+        of_targets = p.gather(-1, targets.unsqueeze(-1))
+    if few:  # Relative to the target's, so that no exponential overflows whose NLL is not large.
+        p = (scores - of_targets).exp_()
+        totals = p.sum(-1)
+        nll = totals.log()
+    else:
+        nll = of_targets.squeeze(-1).log_().neg_()
+
+    def exact(large: tuple[Tensor, ...]) -> Tensor:
+        if totals is not None:
+            p[large], totals[large] = scores[large].softmax(-1), 1.0
+        return nll_by_pytorch(scores[large], targets[large])
+
+    return _Scored(exact_nll(nll, active, exact, positions_at_once(targets.numel())), p, totals, targets, active)
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """NLL [...] and what `_Scored` calls p [..., V]; the latter, which nobody else sees, becomes the gradient.
+
+    Only a backward after which autograd releases it may overwrite it.
     """
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, targets: Tensor, active: Tensor) -> tuple[Tensor, Tensor]:
-        p = scores.softmax(-1)
-        try:
-            of_targets = p.gather(-1, targets.unsqueeze(-1))
-        except RuntimeError:  # Some target is no class. To look beforehand would take as long in every small batch.
-            active = active & (targets != IGNORED_TARGET)
-            targets = torch.where(active, targets, 0)
-            check_classes(targets, scores.shape[-1])
-            of_targets = p.gather(-1, targets.unsqueeze(-1))
+        made = _scored(scores, targets, active)
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(p, targets, active)
-        nll = nll_of_probabilities(
-            of_targets.squeeze(-1),
-            active,
-            lambda large: nll_by_pytorch(scores[large], targets[large]),
-            positions_at_once(targets.numel()),
-        )
-        return nll, p
+        ctx.save_for_backward(made.p, made.totals, made.targets, made.active)
+        return made.nll, made.p
 
     @staticmethod
     def backward(ctx: Any, slopes: Tensor | None, slopes_of_p: Tensor | None) -> tuple[Tensor | None, None, None]:
-        p, targets, active = ctx.saved_tensors
+        p, totals, targets, active = ctx.saved_tensors
         if torch.is_grad_enabled():
             p = p.clone()  # The graph of this gradient keeps it, and may outlive what a later backward overwrites.
+            totals = p.sum(-1)
         gradient = None
-        if slopes is not None:  # times p - one hot
-            slopes = torch.where(active, slopes, 0.0).unsqueeze(-1)
+        if slopes is not None:  # times p / totals - one hot
+            slopes = torch.where(active, slopes, 0.0)
+            of_p = (slopes if totals is None else slopes / totals).unsqueeze(-1)
             in_place = slopes_of_p is None and saved_is_done_with(slopes)
-            gradient = p.data.mul_(slopes) if in_place else p * slopes
-            gradient = gradient.scatter_add_(-1, targets.unsqueeze(-1), -slopes)
-        if slopes_of_p is not None:  # in the backward of a backward
-            more = p * (slopes_of_p - (p * slopes_of_p).sum(-1, keepdim=True))
+            gradient = p.data.mul_(of_p) if in_place else p * of_p
+            gradient = gradient.scatter_add_(-1, targets.unsqueeze(-1), -slopes.unsqueeze(-1))
+        if slopes_of_p is not None:
+            # From the backward of a backward, in which p is divided by its totals: factors of it do not matter.
+            more = p * slopes_of_p
             gradient = more if gradient is None else gradient + more
         return gradient, None, None
 

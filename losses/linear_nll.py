@@ -16,9 +16,9 @@ from losses.cross_entropy import (
     BLOCK,
     IGNORED_TARGET,
     check_classes,
+    exact_nll,
     functions_are_transformed,
     nll_by_pytorch,
-    nll_of_probabilities,
     positions_at_once,
     saved_is_done_with,
     softmax_serves,
@@ -192,7 +192,7 @@ def _nll_of_probabilities(p: Tensor, rows: _Rows) -> Tensor:
         scores = functional.linear(rows.hidden[large], rows.weight, rows.bias)
         return nll_by_pytorch(at_least_float32(scores), rows.targets[large])
 
-    return nll_of_probabilities(p, rows.active, exact, rows.chunk)
+    return exact_nll(p.log_().neg_(), rows.active, exact, rows.chunk)
 
 
 def in_chunks(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, token_weights: Tensor) -> Gradients:

@@ -98,18 +98,17 @@ def prepare_reference(surprisal: Tensor, mask: Tensor, config: ReconstructionLos
     if examples > rows:
         parts = zip(torch.split(surprisal, rows), torch.split(mask, rows), strict=True)
         return concatenate_references([prepare_reference(*part, config) for part in parts])
-    with torch.no_grad():
-        weights, statistics = reference_weights(surprisal, mask, config)
-        weightings = tuple(dict.fromkeys([*(term.weighting for term in TERMS.values()), inverse_surprisal]))
-        return PreparedReference(
-            torch.stack([weighting(weights) for weighting in weightings]),
-            statistics,
-            weightings,
-            config.token_weight_alpha,
-            config.example_inverse_surprisal_epsilon,
-            config.inverse_surprisal_token_weight_epsilon,
-            config.token_aggregation,
-        )
+    weights, statistics = reference_weights(surprisal, mask, config)
+    weightings = tuple(dict.fromkeys([*(term.weighting for term in TERMS.values()), inverse_surprisal]))
+    return PreparedReference(
+        torch.stack([weighting(weights) for weighting in weightings]).detach(),
+        statistics.detach(),
+        weightings,
+        config.token_weight_alpha,
+        config.example_inverse_surprisal_epsilon,
+        config.inverse_surprisal_token_weight_epsilon,
+        config.token_aggregation,
+    )
 
 
 def reconstruction_losses(
