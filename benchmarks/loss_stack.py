@@ -47,7 +47,7 @@ from losses.cross_entropy import positions_at_once
 from losses.fused_kernel import kernel_for
 from losses.linear_nll import in_chunks
 
-SHAPES = [(128, 32, 64), (64, 64, 1000), (16, 128, 32000)]
+SHAPES = [(128, 32, 11), (128, 32, 64), (64, 64, 1000), (16, 128, 32000)]
 LARGE_VOCABULARIES = [(64, 64, 1000), (16, 128, 32000)]
 SIZES = [(b, 32, v) for v in (64, 256, 1000, 4000) for b in (8, 32, 128)]
 DATA_SET = 4096
