@@ -20,6 +20,9 @@ IGNORED_TARGET = -100
 #: A larger NLL, in nats, is not taken from the probability, which a float32 holds down to exp(-87).
 LARGEST_FROM_PROBABILITY = 69.0
 
+#: Nor from exponentials relative to the target's, whose sum multiplies the rounding of the scores.
+LARGEST_FROM_EXPONENTIALS = 30.0
+
 #: With more classes the softmax is faster than the exponentials of all positions at once: docs/performance.md.
 FEW_CLASSES = 128
 
@@ -30,6 +33,8 @@ BLOCK = 64
 
 # What PyTorch's own Python code asks. Where a version of PyTorch has one of them no more, the answer is the one that is
 # always right, and slower.
+_is_traced = getattr(torch._C, "_is_tracing", lambda: True)  # noqa: SLF001
+_dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)  # noqa: SLF001
 _transforms_are_active = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)  # noqa: SLF001
 _graph_is_kept = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", lambda: True)  # noqa: SLF001
 #: Whether a tensor is many in one, as `torch.autograd.grad(..., is_grads_batched=True)` has them.
@@ -54,7 +59,8 @@ def saved_is_done_with(slopes: Tensor) -> bool:
 
 def softmax_serves(scores: Tensor) -> bool:
     """Whether an NLL may be taken from probabilities and then looked at: ordinary tensors on the CPU, as they run."""
-    return scores.is_cpu and type(scores) in (Tensor, Parameter) and not functions_are_transformed()
+    ordinary = scores.is_cpu and type(scores) in (Tensor, Parameter)
+    return ordinary and not (functions_are_transformed() or _is_traced() or _dispatch_modes())
 
 
 def cross_entropy(scores: Tensor, targets: Tensor, active: Tensor) -> Tensor:
@@ -65,13 +71,13 @@ def cross_entropy(scores: Tensor, targets: Tensor, active: Tensor) -> Tensor:
     of Tensor, and where no gradient is asked for of many classes.
 
     Args:
-        scores: [..., V], float32 or wider.
-        targets: [...] int64, read only where active. As with PyTorch's, they must not change before the backward.
-        active: [...] bool; as the targets.
-    Returns: [...], nats.
+        scores: [n, ..., V], float32 or wider.
+        targets: [n, ...] int64, read only where active. As with PyTorch's, they must not change before the backward.
+        active: [n, ...] bool; as the targets.
+    Returns: [n, ...], nats.
     Raises: IndexError for an active target that is neither one of the V classes nor IGNORED_TARGET.
     """
-    if softmax_serves(scores) and not _forward_derivatives_are_wanted():
+    if softmax_serves(scores) and scores.shape[-1] and not _forward_derivatives_are_wanted():
         if scores.requires_grad and torch.is_grad_enabled():
             return _CrossEntropy.apply(scores, targets, active)[0]  # type: ignore[no-any-return, no-untyped-call]
         if scores.shape[-1] <= FEW_CLASSES:
@@ -88,18 +94,21 @@ def nll_by_pytorch(scores: Tensor, targets: Tensor) -> Tensor:
     return nll.view_as(targets)
 
 
-def exact_nll(nll: Tensor, active: Tensor, exact: Callable[[tuple[Tensor, ...]], Tensor], at_once: int) -> Tensor:
-    """The NLL where active, 0 elsewhere; made again where it is too large to be taken from a probability, or NaN.
+def exact_nll(
+    nll: Tensor, largest: float, active: Tensor, exact: Callable[[tuple[Tensor, ...]], Tensor], at_once: int
+) -> Tensor:
+    """The NLL where active, 0 elsewhere; made again where it is too large or NaN.
 
     Args:
-        nll: [...], nats, as probabilities tell it; overwritten.
+        nll: [...], nats; overwritten.
+        largest: nats; up to this it is right.
         active: [...] bool.
         exact: makes the NLL [k] of k positions, named by their indices, from their scores.
         at_once: most positions that it is asked for.
     Returns: [...], nats.
     """
-    if nll.numel() and not nll.amax().item() <= LARGEST_FROM_PROBABILITY:
-        for part in torch.split((~(nll <= LARGEST_FROM_PROBABILITY)).nonzero(), at_once):
+    if nll.numel() and not nll.amax().item() <= largest:
+        for part in torch.split((~(nll <= largest)).nonzero(), at_once):
             positions = part.unbind(-1)
             nll[positions] = exact(positions)
     return torch.where(active, nll, 0.0)
@@ -116,7 +125,7 @@ class _Scored(NamedTuple):
     Attributes:
         nll: [...], 0 where inactive.
         p: [..., V], probabilities up to a factor for each position.
-        totals: [...], what they add up to; None where that is 1.
+        totals: [...], what they add up to; None where that is 1 everywhere.
         targets, active: [...], as they were given, or in range.
     """
 
@@ -138,18 +147,19 @@ def _scored(scores: Tensor, targets: Tensor, active: Tensor) -> _Scored:
         check_classes(targets, scores.shape[-1])
         of_targets = p.gather(-1, targets.unsqueeze(-1))
     if few:  # Relative to the target's, so that no exponential overflows whose NLL is not large.
-        p = (scores - of_targets).exp_()
+        p = (scores - of_targets).contiguous().exp_()  # In another layout a sum has other bits.
         totals = p.sum(-1)
-        nll = totals.log()
+        nll, largest = totals.log(), LARGEST_FROM_EXPONENTIALS
     else:
-        nll = of_targets.squeeze(-1).log_().neg_()
+        nll, largest = of_targets.squeeze(-1).log_().neg_(), LARGEST_FROM_PROBABILITY
 
     def exact(large: tuple[Tensor, ...]) -> Tensor:
         if totals is not None:
             p[large], totals[large] = scores[large].softmax(-1), 1.0
         return nll_by_pytorch(scores[large], targets[large])
 
-    return _Scored(exact_nll(nll, active, exact, positions_at_once(targets.numel())), p, totals, targets, active)
+    nll = exact_nll(nll, largest, active, exact, positions_at_once(targets.numel()))
+    return _Scored(nll, p, totals, targets, active)
 
 
 class _CrossEntropy(torch.autograd.Function):
@@ -167,10 +177,11 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, slopes: Tensor | None, slopes_of_p: Tensor | None) -> tuple[Tensor | None, None, None]:
-        p, totals, targets, active = ctx.saved_tensors
+        made, totals, targets, active = ctx.saved_tensors
+        p = made
         if torch.is_grad_enabled():
-            p = p.clone()  # The graph of this gradient keeps it, and may outlive what a later backward overwrites.
-            totals = p.sum(-1)
+            made = made.clone()  # The graph of this gradient keeps it, and outlives what a later backward overwrites.
+            p, totals = made / made.sum(-1, keepdim=True), None
         gradient = None
         if slopes is not None:  # times p / totals - one hot
             slopes = torch.where(active, slopes, 0.0)
@@ -179,8 +190,9 @@ class _CrossEntropy(torch.autograd.Function):
             gradient = p.data.mul_(of_p) if in_place else p * of_p
             gradient = gradient.scatter_add_(-1, targets.unsqueeze(-1), -slopes.unsqueeze(-1))
         if slopes_of_p is not None:
-            # From the backward of a backward, in which p is divided by its totals: factors of it do not matter.
-            more = p * slopes_of_p
+            # From the backward of a backward, in which each position is divided by its sum: with whatever factor it was
+            # made, what that adds to the derivative cancels, and what is left is that of an exponential.
+            more = made * slopes_of_p
             gradient = more if gradient is None else gradient + more
         return gradient, None, None
 

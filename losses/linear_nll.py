@@ -15,6 +15,7 @@ from torch.nn import functional
 from losses.cross_entropy import (
     BLOCK,
     IGNORED_TARGET,
+    LARGEST_FROM_PROBABILITY,
     check_classes,
     exact_nll,
     functions_are_transformed,
@@ -151,8 +152,8 @@ class _WeightedNll(torch.autograd.Function):
             gradients = [None] * len(gradients)
         elif saved_is_done_with(slope):
             gradients = [None if gradient is None else gradient.data.mul_(slope) for gradient in gradients]
-        else:
-            gradients = [None if gradient is None else gradient * slope for gradient in gradients]
+        else:  # of copies, since the graph of a product keeps its factors
+            gradients = [None if gradient is None else gradient.clone() * slope for gradient in gradients]
         return *gradients, None, None, None, None, None
 
 
@@ -192,7 +193,7 @@ def _nll_of_probabilities(p: Tensor, rows: _Rows) -> Tensor:
         scores = functional.linear(rows.hidden[large], rows.weight, rows.bias)
         return nll_by_pytorch(at_least_float32(scores), rows.targets[large])
 
-    return exact_nll(p.log_().neg_(), rows.active, exact, rows.chunk)
+    return exact_nll(p.log_().neg_(), LARGEST_FROM_PROBABILITY, rows.active, exact, rows.chunk)
 
 
 def in_chunks(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, token_weights: Tensor) -> Gradients:

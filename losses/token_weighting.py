@@ -5,7 +5,6 @@ Everything here is detached, and in float32, or float64 where the surprisal is.
 
 from __future__ import annotations
 
-import math
 from dataclasses import fields
 from typing import NamedTuple
 
@@ -28,7 +27,7 @@ class _SmallUnits(NamedTuple):
 
     Attributes:
         per_nat: how many they are.
-        nothing: a number of them that is nothing beside any surprisal but 0.
+        nothing: so many are nothing (2^-60) beside the smallest number that a surprisal can be.
     """
 
     per_nat: float
@@ -37,8 +36,7 @@ class _SmallUnits(NamedTuple):
 
 def _small_units(dtype: torch.dtype) -> _SmallUnits:
     numbers = torch.finfo(dtype)
-    per_nat = 2.0 ** (math.frexp(numbers.max)[1] // 2)
-    return _SmallUnits(per_nat, per_nat * numbers.tiny * numbers.eps / 2**20)
+    return _SmallUnits(2.0**68 / numbers.eps, 2.0**8 * numbers.tiny)
 
 
 _SMALL_UNITS = {dtype: _small_units(dtype) for dtype in (torch.float32, torch.float64)}

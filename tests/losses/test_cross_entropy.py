@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
 from losses import cross_entropy as module
@@ -106,6 +107,30 @@ def test_a_row_has_the_same_bits_whatever_stands_beside_it():
         torch.testing.assert_close(nll, by_pytorch(one, targets, active), equal_nan=True)
 
 
+@pytest.mark.parametrize("vocabulary", [5, 8, 63, 129])
+def test_the_layout_in_memory_changes_no_bit(vocabulary):
+    generator = torch.Generator().manual_seed(0)
+    by_class = torch.randn(8, vocabulary, 20, generator=generator)  # as a convolution makes them
+    targets = torch.randint(vocabulary, (8, 20), generator=generator)
+    found = []
+    for scores in (by_class.transpose(1, 2), by_class.transpose(1, 2).contiguous()):
+        leaf = scores.requires_grad_()
+        nll = cross_entropy(leaf, targets, torch.ones(8, 20, dtype=torch.bool))
+        found.append((nll, torch.autograd.grad(nll.sum(), leaf)[0]))
+    assert all(torch.equal(x, y) for x, y in zip(*found, strict=True))
+    for count in (1, 5, 7):
+        leaf = by_class.transpose(1, 2)[:1, :count]
+        assert torch.equal(
+            cross_entropy(leaf.detach().requires_grad_(), targets[:1, :count], targets[:1, :count] >= 0),
+            found[0][0][:1, :count],
+        )
+
+
+def test_without_classes_and_targets():
+    nll = cross_entropy(torch.zeros(2, 0), torch.zeros(2).long(), torch.zeros(2).bool())
+    assert nll.tolist() == [0, 0]
+
+
 def test_no_rows():
     scores = torch.empty(0, 3, 7, requires_grad=True)
     nll = cross_entropy(scores, torch.empty(0, 3).long(), torch.empty(0, 3).bool())
@@ -136,6 +161,41 @@ def test_second_derivatives():
     scores, targets, active = setting()
     assert torch.autograd.gradcheck(cross_entropy, (scores, targets, active))
     assert torch.autograd.gradgradcheck(cross_entropy, (scores, targets, active))
+
+
+@pytest.mark.parametrize("shift", [25.0, 45.0, 65.0, 85.0])
+def test_second_derivatives_of_a_large_nll_in_float32(shift):
+    scores, targets, active = setting()
+    scores = (scores + shift * functional.one_hot((targets + 1) % 7, 7)).detach()
+    slopes = torch.linspace(-1, 1, scores.numel(), dtype=torch.float64).view_as(scores)
+
+    def products(function, dtype):
+        leaf = scores.to(dtype).requires_grad_()
+        (gradient,) = torch.autograd.grad(function(leaf, targets, active).sum(), leaf, create_graph=True)
+        return torch.autograd.grad((gradient * slopes.to(dtype)).sum(), leaf)[0].double()
+
+    torch.testing.assert_close(
+        products(cross_entropy, torch.float32), products(by_pytorch, torch.float64), rtol=1e-5, atol=1e-5
+    )
+
+
+def test_a_loss_and_the_penalty_of_its_gradient_at_once():
+    scores, targets, active = setting()
+
+    def gradient_of(function):
+        nll = function(scores, targets, active).sum()
+        (gradient,) = torch.autograd.grad(nll, scores, create_graph=True)
+        return torch.autograd.grad(nll + gradient.square().sum(), scores)[0]
+
+    torch.testing.assert_close(gradient_of(cross_entropy), gradient_of(by_pytorch))
+
+
+@pytest.mark.parametrize("slope", [1e-12, 1e-20])
+def test_a_small_slope_loses_no_class(slope):
+    scores = torch.tensor([[0.0, 68.0], [0.0, 29.0]], requires_grad=True)
+    nll = cross_entropy(scores, torch.zeros(2, dtype=torch.int64), torch.ones(2, dtype=torch.bool))
+    (gradient,) = torch.autograd.grad(nll, scores, torch.full((2,), slope))
+    torch.testing.assert_close(gradient / slope, torch.tensor([[-1.0, 1.0]]).expand(2, -1))
 
 
 def test_a_gradient_after_one_that_was_differentiated():
@@ -292,6 +352,17 @@ def test_for_other_tensors_it_is_pytorchs_own(other):
         scores = scores.detach()
         scores = (scores.as_subclass(Named) if other == "subclass" else scores).requires_grad_()
         assert is_pytorchs(cross_entropy(scores, targets, active))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("with_gradient", [True, False])
+def test_a_trace_holds_for_other_scores(with_gradient):
+    scores, targets, active = setting()
+    leaf = scores.detach().requires_grad_(with_gradient)
+    traced = torch.jit.trace(lambda s: cross_entropy(s, targets, active), (leaf,))
+    proxied = make_fx(lambda s: cross_entropy(s, targets, active))(leaf)
+    for function in (traced, proxied):
+        torch.testing.assert_close(function(40 * leaf), by_pytorch(40 * leaf, targets, active))
 
 
 class Named(torch.Tensor):

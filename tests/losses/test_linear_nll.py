@@ -146,6 +146,31 @@ def test_a_second_backward_gives_the_same_bits(chunk, many):
 
 
 @CHUNKS
+def test_a_gradient_that_was_differentiated_outlives_the_backward(chunk):
+    data, targets, leaves = setting()
+    scale = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+    objective = linear_masked_token_nll(
+        *leaves[:2], targets, data.mask, torch.ones_like(data.nll), bias=leaves[2], chunk=chunk
+    ).objective
+    (gradient,) = torch.autograd.grad(scale * objective, leaves[:1], create_graph=True)
+    expected = gradient.square().sum().item()
+    (7 * objective).backward()
+    (found,) = torch.autograd.grad(gradient.square().sum(), scale)
+    assert found.item() == pytest.approx(expected)  # 2 scale |g|^2, and the scale is 2
+
+
+def test_the_backward_makes_no_tensor_of_the_size_of_a_gradient():
+    data, targets, (hidden, weight, _) = setting(examples=40)
+    weights = torch.ones_like(data.nll)
+    objective = linear_masked_token_nll(hidden, weight, targets, data.mask, weights, chunk=9).objective
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
+        torch.autograd.grad(3 * objective, [hidden, weight])
+    made = [event.nbytes() for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
+    assert made
+    assert max(made) < weight.nbytes
+
+
+@CHUNKS
 def test_a_leaf_that_takes_no_gradient_gets_none(chunk):
     data, targets, (hidden, weight, _) = setting()
     frozen = weight.detach()

@@ -15,6 +15,7 @@ SURPRISALS = {
     "largest": lambda s: torch.full_like(s, 1e4),
     "one of many": lambda s: 1e4 * (torch.arange(s.shape[1]) == 0) + 0 * s,
     "twelve decades": lambda s: 10 ** (12 * s - 8),
+    "ten million nats": lambda s: torch.full_like(s, 1e7),
     "close together": lambda s: 1000 + s,
     "subnormal": lambda s: torch.full_like(s, 1e-39),
     "two subnormal": lambda s: 1e-39 * ((torch.arange(s.shape[1]) < 2) + 2.0 * (torch.arange(s.shape[1]) < 1)) + 0 * s,

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from losses import (
+    ReconstructionLossConfig,
     concatenate_references,
     effective_token_weight_table,
     prepare_reference,
@@ -49,6 +50,14 @@ def test_statistics_of_each_example():
     torch.testing.assert_close(statistics.reference_loss, active.sum(-1))
     assert statistics.concentration[data.mask.any(-1)].min() >= 1
     assert statistics.base_scale[data.mask.any(-1)].min() >= 1
+
+
+@pytest.mark.parametrize("surprisal", [0.1, 1.1, 3.3])
+def test_correction_factors_are_not_rounded_below_one(surprisal):
+    for length in range(1, 40):
+        mask = torch.ones(1, length, dtype=torch.bool)
+        statistics = prepare_reference(torch.full((1, length), surprisal), mask, ReconstructionLossConfig()).statistics
+        assert min(statistics.concentration, statistics.base_scale) >= 1
 
 
 def test_parts_join_to_the_whole_from_a_memory_mapped_table(tmp_path):
@@ -115,6 +124,21 @@ def test_parts_that_do_not_fit_are_refused(parts, message):
 def test_dtype(surprisal, prepared):
     data = batch()
     assert prepare_reference(data.surprisal.to(surprisal), data.mask, CONFIG).weights.dtype == prepared
+
+
+def test_numbers_that_take_gradients_leave_it_detached():
+    data = batch()
+    numbers = {
+        name: torch.tensor(0.7, requires_grad=True)
+        for name in (
+            "token_weight_alpha",
+            "example_inverse_surprisal_epsilon",
+            "inverse_surprisal_token_weight_epsilon",
+        )
+    }
+    prepared = prepare_reference(data.surprisal, data.mask, replace(CONFIG, **numbers))
+    assert not prepared.weights.requires_grad
+    assert not prepared.examples.requires_grad
 
 
 def test_terms_with_one_weighting_share_its_matrix():

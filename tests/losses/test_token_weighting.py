@@ -101,3 +101,12 @@ def test_a_wrong_argument_is_named(call, message):
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the whole message is compared
         call()
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("largest", [1e4, 1.0, 1e-7, 1e-15])
+def test_no_surprisal_has_no_share(dtype, largest):
+    surprisal = torch.tensor([[0.0, largest, 0.0, largest / 2]], dtype=dtype)
+    weights = surprisal_share_token_weights(surprisal, torch.ones(1, 4, dtype=torch.bool), 1.0)
+    assert weights[0, [0, 2]].tolist() == [0, 0]
+    assert weights.sum().item() == pytest.approx(4)
