@@ -91,7 +91,8 @@ class Series:
         axes.set_xticks(ticks, [str(tick) for tick in ticks])
         axes.minorticks_off()
         low, high = math.log10(min(self.times)), math.log10(max(self.times))
-        marks = [float(f"{10**place:.1g}") for place in np.linspace(low, high, 4)]
+        digits = 1 if high - low > 0.5 else 2  # else there would be one mark for all
+        marks = [float(f"{10**place:.{digits}g}") for place in np.linspace(low, high, 4)]
         axes.set_yticks(marks, [f"{mark:g}" for mark in marks])
         axes.set_title(self.title)
         axes.set_xlabel(self.size)

@@ -17,11 +17,20 @@ from torch.nn import Parameter, functional
 
 IGNORED_TARGET = -100
 
-#: A larger NLL, in nats, is not taken from the probability, which a float32 holds down to exp(-87).
-LARGEST_FROM_PROBABILITY = 69.0
 
-#: Nor from exponentials relative to the target's, whose sum multiplies the rounding of the scores.
-LARGEST_FROM_EXPONENTIALS = 30.0
+class _Largest(NamedTuple):
+    """The largest NLL, in nats, that will do, where active and elsewhere."""
+
+    active: float
+    inactive: float
+
+
+#: Taken from a probability, which a float32 holds down to exp(-87).
+LARGEST_FROM_PROBABILITY = _Largest(69.0, math.inf)
+
+#: Taken from exponentials relative to the target's, whose sum multiplies the rounding of the scores. Where inactive, it
+#: is enough that none overflows, so that 0 times it is 0.
+LARGEST_FROM_EXPONENTIALS = _Largest(30.0, 69.0)
 
 #: With more classes the softmax is faster than the exponentials of all positions at once: docs/performance.md.
 FEW_CLASSES = 128
@@ -95,20 +104,21 @@ def nll_by_pytorch(scores: Tensor, targets: Tensor) -> Tensor:
 
 
 def exact_nll(
-    nll: Tensor, largest: float, active: Tensor, exact: Callable[[tuple[Tensor, ...]], Tensor], at_once: int
+    nll: Tensor, active: Tensor, largest: _Largest, exact: Callable[[tuple[Tensor, ...]], Tensor], at_once: int
 ) -> Tensor:
     """The NLL where active, 0 elsewhere; made again where it is too large or NaN.
 
     Args:
         nll: [...], nats; overwritten.
-        largest: nats; up to this it is right.
         active: [...] bool.
+        largest: up to which it will do.
         exact: makes the NLL [k] of k positions, named by their indices, from their scores.
         at_once: most positions that it is asked for.
     Returns: [...], nats.
     """
-    if nll.numel() and not nll.amax().item() <= largest:
-        for part in torch.split((~(nll <= largest)).nonzero(), at_once):
+    if nll.numel() and not nll.amax().item() <= largest.active:
+        wrong = (~(nll <= torch.where(active, *largest))).nonzero()
+        for part in torch.split(wrong, at_once) if len(wrong) else ():
             positions = part.unbind(-1)
             nll[positions] = exact(positions)
     return torch.where(active, nll, 0.0)
@@ -158,7 +168,7 @@ def _scored(scores: Tensor, targets: Tensor, active: Tensor) -> _Scored:
             p[large], totals[large] = scores[large].softmax(-1), 1.0
         return nll_by_pytorch(scores[large], targets[large])
 
-    nll = exact_nll(nll, largest, active, exact, positions_at_once(targets.numel()))
+    nll = exact_nll(nll, active, largest, exact, positions_at_once(targets.numel()))
     return _Scored(nll, p, totals, targets, active)
 
 

@@ -193,7 +193,7 @@ def _nll_of_probabilities(p: Tensor, rows: _Rows) -> Tensor:
         scores = functional.linear(rows.hidden[large], rows.weight, rows.bias)
         return nll_by_pytorch(at_least_float32(scores), rows.targets[large])
 
-    return exact_nll(p.log_().neg_(), LARGEST_FROM_PROBABILITY, rows.active, exact, rows.chunk)
+    return exact_nll(p.log_().neg_(), rows.active, LARGEST_FROM_PROBABILITY, exact, rows.chunk)
 
 
 def in_chunks(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, token_weights: Tensor) -> Gradients:

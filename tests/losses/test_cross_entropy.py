@@ -77,7 +77,21 @@ def test_few_scores_are_looked_at_again_at_once(monkeypatch):
     scores = (1e4 * scores).detach().requires_grad_()
     nll = cross_entropy(scores, targets.masked_fill(~active, 0), torch.ones_like(active))
     assert max(looked_at) == 2
-    assert sum(looked_at) == (nll > module.LARGEST_FROM_PROBABILITY).sum() > 4
+    assert sum(looked_at) == (nll > module.LARGEST_FROM_PROBABILITY.active).sum() > 4
+
+
+@pytest.mark.parametrize("pad", [0, -100])
+def test_padding_is_not_looked_at_again(monkeypatch, pad):
+    monkeypatch.setattr(module, "nll_by_pytorch", lambda scores, targets: pytest.fail("looked at again"))
+    scores, targets, active = setting(torch.float32)
+    targets = targets.masked_fill(~active, pad)
+    scores = scores.detach().index_fill(-1, torch.tensor(0), -50.0).requires_grad_()  # a class that is never trained
+    active &= targets != 0
+    nll = cross_entropy(scores, targets, active)
+    (gradient,) = torch.autograd.grad(nll.sum(), scores)
+    assert nll[active].max() < module.LARGEST_FROM_EXPONENTIALS.active
+    assert not nll[~active].any()
+    assert not gradient[~active].any()
 
 
 @pytest.mark.parametrize("scale", [40.0, 1e4])
@@ -86,7 +100,7 @@ def test_an_nll_of_next_to_no_probability_is_exact(dtype, scale):
     scores, targets, active = setting(dtype)
     scores = (scale * scores).detach().requires_grad_()
     nll, expected = cross_entropy(scores, targets, active), by_pytorch(scores, targets, active)
-    assert nll.max() > module.LARGEST_FROM_PROBABILITY
+    assert nll.max() > module.LARGEST_FROM_PROBABILITY.active
     torch.testing.assert_close(nll, expected, rtol=1e-6, atol=1e-6)
     (got,), (exact,) = (torch.autograd.grad(x.sum(), scores) for x in (nll, expected))
     torch.testing.assert_close(got, exact)
