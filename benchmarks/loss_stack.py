@@ -1,8 +1,9 @@
 """The loss stack against one cross entropy on the same logits, forward and backward: time and peak memory.
 
-    python benchmarks/loss_stack.py [--threads 1] [--seconds 20] [--device cuda] [--crossover]
+    python benchmarks/loss_stack.py [--threads 1] [--seconds 20] [--device cuda] [--crossover | --classes]
 
-`--crossover` asks instead from which size on `linear_masked_token_nll` is better off without the logits. On CUDA it is
+`--crossover` asks instead from which size on `linear_masked_token_nll` is better off without the logits; `--classes` up
+to how many classes the token NLL, forward and backward, is faster by exponentials than by the softmax. On CUDA all is
 measured with Liger's kernel where that is installed and proves itself, and the rows say so.
 
 Ratios are taken within one run, two ways. "In a loop": steps of one contender, then as many of its baseline, by turns;
@@ -43,11 +44,13 @@ from losses import (
     prepare_reference,
     reconstruction_losses,
 )
+from losses import cross_entropy as cross_entropy_module
 from losses.cross_entropy import positions_at_once
 from losses.fused_kernel import kernel_for
 from losses.linear_nll import in_chunks
 
 SHAPES = [(128, 32, 11), (128, 32, 64), (64, 64, 1000), (16, 128, 32000)]
+CLASSES = [(128, 32, v) for v in (11, 30, 64, 100, 128, 200, 256)]
 LARGE_VOCABULARIES = [(64, 64, 1000), (16, 128, 32000)]
 SIZES = [(b, 32, v) for v in (64, 256, 1000, 4000) for b in (8, 32, 128)]
 DATA_SET = 4096
@@ -129,6 +132,27 @@ def linear_steps(batch: int, length: int, vocabulary: int, device: str, chunk: i
     return {name: without_trace(step, hidden, matrix) for name, step in (("by_logits", plain), (name, linear))}
 
 
+def scoring_steps(batch: int, length: int, vocabulary: int) -> dict[str, Step]:
+    """The token NLL, forward and backward: by PyTorch's cross entropy (the baseline), and both of our ways."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(batch, length, vocabulary, generator=generator).requires_grad_()
+    targets = torch.randint(vocabulary, (batch, length), generator=generator)
+    mask = torch.ones(batch, length, dtype=torch.bool)
+
+    def by_pytorch() -> None:
+        functional.cross_entropy(logits.view(-1, vocabulary), targets.view(-1), reduction="none").sum().backward()
+
+    def ours(few_classes: int) -> Step:
+        def run() -> None:
+            cross_entropy_module.FEW_CLASSES = few_classes
+            masked_token_nll_per_position(logits, targets, mask).sum().backward()
+
+        return run
+
+    contenders = {"PyTorch's": by_pytorch, "softmax": ours(0), "exponentials": ours(vocabulary)}
+    return {name: without_trace(step, logits) for name, step in contenders.items()}
+
+
 def without_trace(step: Step, *leaves: Tensor) -> Step:
     """The step, and its gradients freed."""
 
@@ -207,7 +231,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=10.0, help="time spent on each row")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--crossover", action="store_true")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--crossover", action="store_true")
+    instead.add_argument("--classes", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     print(f"torch {torch.__version__}, {platform.processor() or platform.machine()}, {os.cpu_count()} cores,")
@@ -218,6 +244,10 @@ def main() -> None:
     if arguments.crossover:
         for shape in SIZES:  # with the chunk that is taken for large sizes
             print_rows(shape, linear_steps(*shape, device, positions_at_once(shape[0] * shape[1])), arguments.seconds)
+        return
+    if arguments.classes:
+        for shape in CLASSES:
+            print_rows(shape, scoring_steps(*shape), arguments.seconds)
         return
     for shape in SHAPES:
         print_rows(shape, steps(*shape, device), arguments.seconds)
