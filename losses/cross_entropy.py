@@ -67,7 +67,7 @@ def saved_is_done_with(slopes: Tensor) -> bool:
 
 
 def softmax_serves(scores: Tensor) -> bool:
-    """Whether an NLL may be taken from probabilities and then looked at: ordinary tensors on the CPU, as they run."""
+    """Whether values may be looked at, to score positions again: of ordinary tensors on the CPU, as they run."""
     ordinary = scores.is_cpu and type(scores) in (Tensor, Parameter)
     return ordinary and not (functions_are_transformed() or _is_traced() or _dispatch_modes())
 
@@ -76,8 +76,8 @@ def cross_entropy(scores: Tensor, targets: Tensor, active: Tensor) -> Tensor:
     """-log softmax(scores_i)[targets_i] where active, 0 elsewhere and for the target IGNORED_TARGET.
 
     The numbers are those of `torch.nn.functional.cross_entropy(..., reduction="none")` up to rounding. That one is used
-    on other devices than the CPU, where functions are transformed or compiled, with forward derivatives, for subclasses
-    of Tensor, and where no gradient is asked for of many classes.
+    on other devices than the CPU, where functions are transformed, compiled or traced, under a dispatch mode, with
+    forward derivatives, for subclasses of Tensor, and where no gradient is asked for of many classes.
 
     Args:
         scores: [n, ..., V], float32 or wider.

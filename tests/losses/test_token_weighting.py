@@ -13,8 +13,8 @@ SURPRISAL = torch.tensor(
 )
 
 
-def by_example(weights, function):
-    """Compare with the oracle, example by example."""
+def assert_each_example_equals(weights, function):
+    """`function` is the oracle of one example."""
     assert torch.equal(weights[~MASK], torch.zeros_like(weights[~MASK]))
     for b in (0, 1, 3):
         expected = function(SURPRISAL[b][MASK[b]].tolist())
@@ -24,13 +24,13 @@ def by_example(weights, function):
 @pytest.mark.parametrize("alpha", [0, 1e-6, 0.5, 1.0, 2.0, 17.5, 100.0])
 def test_share_equals_the_oracle(alpha):
     weights = surprisal_share_token_weights(SURPRISAL, MASK, alpha)
-    by_example(weights, lambda surprisals: oracle.share_weights(surprisals, alpha))
+    assert_each_example_equals(weights, lambda surprisals: oracle.share_weights(surprisals, alpha))
 
 
 @pytest.mark.parametrize("epsilon", [1e-12, 0.01, 1.0, 1e12])
 def test_inverse_equals_the_oracle(epsilon):
     weights = inverse_surprisal_token_weights(SURPRISAL, MASK, epsilon)
-    by_example(weights, lambda surprisals: oracle.inverse_weights(surprisals, epsilon))
+    assert_each_example_equals(weights, lambda surprisals: oracle.inverse_weights(surprisals, epsilon))
 
 
 def test_known_values():

@@ -107,7 +107,7 @@ def test_what_is_wrong_is_refused(content, message):
 
 
 def test_a_gru_needs_no_heads():
-    Config.model_validate({"model": {"width": 9, "encoder": "gru", "decoder": "gru"}})
+    assert Config.model_validate({"model": {"width": 9, "encoder": "gru", "decoder": "gru"}}).model.width == 9
 
 
 def test_what_decides_the_data_and_the_table():
